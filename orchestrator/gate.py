@@ -52,7 +52,7 @@ class Gate:
         reusable = completed if self.rules.known_failures == "reject" else _passed
         return self._work("before", self.workspace, key, reusable)
 
-    def after(self, changes: BlobRef, about: str = "") -> Work:
+    def after(self, changes: BlobRef | None, about: str = "") -> Work:
         """On the base with the diff `changes`. Each driver proves its own: a verdict may have been bad luck."""
         workspace = self.workspace.model_copy(update={"changes": changes})
         again = (about,) if about else ()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
+from envelope.agent_params import AgentParams
 from envelope.errors import CODES, ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import Attachment, ErrorInfo, Output, PatchRef, TaskResult
@@ -33,6 +34,7 @@ from .trial import NO_GATE, Proof, prove, refused
 
 BUNDLE_NAME = "change.bundle"
 NO_CHANGE = Judgement(False, "nothing was changed, so there is nothing to verify")
+TAKEN_OUT = Judgement(False, "all that the session had changed was taken out again: nothing is left to verify")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ async def drive_goal(driver: Driver) -> TaskResult:
         if judged and params.hidden:
             judged = await behind(driver, params.hidden, judged.diff)
         proof = await _prove(driver, params, gate, before, history, judged, restored)
-        failed = gate is not None and patch is not None and (proof.evidence.result == "rejected" or not proof.after)
+        is_lost = patch is not None and not proof.after
+        failed = gate is not None and (proof.evidence.result == "rejected" or is_lost)
         if failed and lead is not None and await lead.again(_why_not(proof)):
             answer = await lead.result()
             continue
@@ -146,8 +149,8 @@ class Asked:
     lead: Lead | None = None
 
 
-async def _ask_in_turn(driver: Driver, params: GoalParams) -> tuple[Asked, tuple[SessionChange, ...]]:
-    """As `_ask`; in a session that goes on, once all others are done there. And its history until then."""
+async def _ask_in_turn(driver: Driver, params: GoalParams) -> tuple[Asked, tuple[SessionChange, ...] | None]:
+    """As `_ask`; in a session that goes on, once all others are done there. And its history until then, if known."""
     while params.session:
         history = await history_before(driver, params)
         with suppress(Busy):  # somebody was quicker
@@ -160,7 +163,9 @@ async def _ask(driver: Driver, params: GoalParams) -> Asked:
         if params.hidden is not None:
             raise BadInput("the gate's hidden tests would be told to the agents of a plan", hint="leave the plan out")
         return Asked(*await drive_plan(driver, params))
-    return Asked(await _done(driver, agent_work(driver, params, session=params.session)))
+    return Asked(
+        await _done(driver, agent_work(driver, params, told=params.subagent or AgentParams(), session=params.session))
+    )
 
 
 def _step_after(params: GoalParams, answer: TaskResult) -> GoalStep | None:
@@ -210,25 +215,30 @@ async def _prove(
     params: GoalParams,
     gate: Gate | None,
     before: Run | None,
-    history: Sequence[SessionChange],
+    history: Sequence[SessionChange] | None,
     judged: Judged | None,
     restored: Sequence[str],
 ) -> Proof:
-    """`before`: the gate's run on the base. `history`: of the session before this prompt."""
+    """`before`: the gate's run on the base. `history`: of the session before this prompt, None where it is not
+    known."""
     if gate is None or before is None:
         return Proof(Judgement(False, params.ungated)) if params.ungated else NO_GATE
-    if judged is None:
+    if judged is None and not any(change.verified for change in history or ()):
         return Proof(NO_CHANGE, before.verdict("before"))
-    if not restored and (known := await proved_already(driver, gate, history, judged)):
+    if judged and not restored and (known := await proved_already(driver, gate, history or (), judged)):
         return known
-    return await prove(
+    tree = judged.tree if judged else before.tree
+    proof = await prove(
         gate,
         before,
-        changes=judged.diff,
-        tree=judged.tree,
+        changes=judged.diff if judged else None,
+        tree=tree,
         restored=restored,
-        verified_base=partial(verified_base, driver, gate, history, judged),
+        verified_base=partial(verified_base, driver, gate, history, tree),
     )
+    if judged is None and proof.judgement.verified:  # the base was, which is nobody's work
+        return replace(proof, judgement=TAKEN_OUT, evidence=proof.evidence.model_copy(update={"result": "done"}))
+    return proof
 
 
 def _structured(

@@ -26,12 +26,14 @@ from .submit import GoalParams, SessionChange, params_of
 from .trial import LAST, Proof, VerifiedBase
 
 UNCHANGED = "nothing was changed"
-LOST = "the work was taken back to the middle of a prompt: its change is compared with the session's base alone"
+ON_BASE_ALONE = "compared with the session's base alone"
+LOST = f"{ON_BASE_ALONE}, since the work was taken back to the middle of a prompt"
+GONE = f"{ON_BASE_ALONE}, since {LAST} is no longer kept"
 
 
-async def history_before(driver: Driver, params: GoalParams) -> tuple[SessionChange, ...]:
+async def history_before(driver: Driver, params: GoalParams) -> tuple[SessionChange, ...] | None:
     """What the goal's session had changed at the end of each prompt so far, once nobody else is at work in it: neither
-    an agent, nor a gate that proves what one has left."""
+    an agent, nor a gate that proves what one has left. None where that is not known any more."""
     transport = driver.transport
     while True:
         try:
@@ -47,6 +49,7 @@ async def history_before(driver: Driver, params: GoalParams) -> tuple[SessionCha
         if not under_way:
             if terms.is_lost:
                 await driver.report(WarningRaised(message=LOST))
+                return None
             return terms.history if terms.goal else params.history
         await driver.report(WarningRaised(message=f"it waits for the task {under_way[0]}, which has the session"))
         async for _ in transport.results(under_way):
@@ -67,33 +70,39 @@ async def proved_already(driver: Driver, gate: Gate, history: Sequence[SessionCh
     before, after = [
         told and GateVerdict.model_validate(told) for told in map(stood.told["gate"].get, ("before", "after"))
     ]
-    excused = excused_text(after.failed if after else 0)
-    return Proof(Judgement(True, excused), before, after, evidence.model_copy(update={"notes": tuple(notes)}))
+    said = str(stood.told.get("reason") or "") or excused_text(after.failed if after else 0)
+    return Proof(Judgement(True, said), before, after, evidence.model_copy(update={"notes": tuple(notes)}))
 
 
 async def verified_base(
-    driver: Driver, gate: Gate, history: Sequence[SessionChange], judged: Judged
+    driver: Driver, gate: Gate, history: Sequence[SessionChange] | None, tree: str
 ) -> VerifiedBase | str | None:
-    """What was verified last, as a base for what is judged; None where there is nothing, else why it cannot be one."""
+    """What was verified last, as a base for what is judged, which is `tree`; None where there is nothing, else why it
+    cannot be one."""
+    if history is None:
+        return LOST
     try:
         stood = await _stood(driver, gate, history)
         if stood is None:
             return None
         where = stood.gate.workspace
+        assert where.changes is not None
+        diff = await driver.transport.blobs.get(where.changes)
         if where.bundle is None:  # nobody here can read its files: the runs are compared
             run = stood.run or await stood.gate.run("before", stood.gate.before(), LAST)
-            return None if run.tree == judged.tree else VerifiedBase(stood.gate, run, b"")
+            return None if run.tree == tree else VerifiedBase(stood.gate, run, b"")
         mirror = await driver.mirror(where.bundle, where.base)
-        assert where.changes is not None
-        onto = await commit_with(mirror, where.base, await driver.transport.blobs.get(where.changes))
-        since = await patch_between(mirror, onto, judged.tree)
+        onto = await commit_with(mirror, where.base, diff)
+        since = await patch_between(mirror, onto, tree)
         if since.empty:
             return None
         on = replace(stood.gate, onto=onto)
         run = stood.run or await on.run("before", on.before(), LAST)
         return VerifiedBase(on, run, since.diff)
-    except (NotFound, PatchRefused) as e:
-        return f"{LAST} was not compared: {e}"
+    except NotFound:
+        return GONE
+    except PatchRefused as e:
+        return f"{ON_BASE_ALONE}: {LAST} does not apply: {e}"
 
 
 @dataclass(frozen=True, slots=True)

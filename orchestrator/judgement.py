@@ -250,7 +250,7 @@ def new_failures(before: Run, after: Run) -> frozenset[str] | None:
 
 def _too_few(before: Run, after: Run, min_tests: int, lifted: Lifted = NOTHING_LIFTED) -> GateObjection | None:
     if after.passed_tests < min_tests:
-        hint = "use commands that run tests, or set gate.min_tests = 0 to trust exit codes alone"
+        hint = "use commands that run tests; in a batch file, [gate] min_tests = 0 trusts exit codes alone"
         passed = f", {after.passed_tests} passed" if after.tests else ""
         message = f"the gate ran {_tests(after.tests)}{passed}, at least {min_tests} {_must(min_tests)} pass"
         return GateObjection.of("no_tests", message, hint)

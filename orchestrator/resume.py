@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from envelope.agent_params import UNDOING, inherited
+from envelope.agent_params import UNDOING, AgentParams, inherited
 from envelope.budget import Budget
 from envelope.gate import GateRules
 from envelope.lifecycle import TERMINAL, State
@@ -20,6 +20,7 @@ from .errors import BadInput
 from .planner.modes import PlanMode
 from .prompting import COMPACT, going_on, listener, session_of, undoing, without_people
 from .submit import (
+    BATCH,
     DRIVERS,
     RUN,
     GoalFields,
@@ -31,6 +32,9 @@ from .submit import (
     scope_of_goal,
     task_request,
 )
+
+if TYPE_CHECKING:
+    from .batch.spec import BatchSpec
 
 MAX_HISTORY = 20  # changes of a session that are told from goal to goal; /undo may lead back to any of them
 NO_GOAL = "no gate is run: the session was begun by no goal"
@@ -76,23 +80,33 @@ class ResumeOptions:
         return self.gate_rules.model_dump(exclude_unset=True) if self.gate_rules else {}
 
 
+class Gated(TypedDict):
+    """How a goal is proved."""
+
+    gate: tuple[str, ...]
+    min_tests: int
+    gate_rules: GateRules
+
+
 @dataclass(frozen=True, slots=True)
 class SessionTerms:
     """`last`: the task that had the session last. `goal`: its last goal, None where none is known. `history`: what the
     session had changed at the end of each prompt, the latest last. `is_lost`: somebody took the work back to where no
-    prompt had ended, and what of the history came before that is not known. `ungated`: why there is no gate to inherit.
+    prompt had ended, and what of the history came before that is not known. `gated`: the gate to inherit; `ungated`:
+    why there is none.
+
+    `begun`: that goal; or for what the session was begun, as a subagent's or a shard's. `named`: what a task in the
+    session names that works for no goal, so that whoever goes on after it finds the same.
     """
 
     last: TaskRequest
     goal: TaskRequest | None
     history: tuple[SessionChange, ...] = ()
     is_lost: bool = False
+    gated: Gated | None = None
     ungated: str = ""
-
-    @property
-    def gated(self) -> GoalParams | None:
-        """With the gate to inherit; None where there is none."""
-        return None if self.goal is None or self.ungated else params_of(GoalParams, self.goal)
+    begun: TaskRequest | None = None
+    named: str = ""
 
 
 async def resume_request(
@@ -100,15 +114,16 @@ async def resume_request(
 ) -> TaskRequest:
     """The task that goes on with a task's session, or of a goal with its agent's.
 
-    It is a goal where a goal began the session, or a gate is asked for; else an agent's task of its own. `Busy` while a
-    task runs the session, `Refused` for one that never got to a turn, `BadInput` for what cannot be proved.
+    It is a goal where a goal or a batch began the session, or a gate is asked for; else an agent's task of its own.
+    `Busy` while a task runs the session, `Refused` for one that never got to a turn, `BadInput` for what cannot be
+    proved.
     """
     request = await listener(transport, task_id)
     if params := UNDOING.get(prompt.strip()):
         return undoing(request, params, goal=await goal_id(transport, request))
     terms = await terms_of(transport, request)
-    if prompt.strip() == COMPACT or not (terms.goal or terms.ungated or options.asks_for_proof):
-        return _as_task(going_on(request, prompt, goal=terms.goal.task_id if terms.goal else ""), options)
+    if prompt.strip() == COMPACT or not (terms.begun or terms.ungated or options.asks_for_proof):
+        return _as_task(going_on(request, prompt, goal=terms.named), options)
     await _require_free(transport, request)
     is_same = (terms.last.recipient, terms.last.agent) == (request.recipient, request.agent)
     return _as_goal(terms.last if is_same else request, prompt, terms, options)
@@ -125,19 +140,21 @@ def why_unproved(request: TaskRequest) -> str:
 async def terms_of(transport: Transport, request: TaskRequest) -> SessionTerms:
     """Of the session of an agent's task. What belongs to another tenant is not looked at."""
     last = await _last_of(transport, request)
-    goal, is_forgotten = None, False
+    begun, is_forgotten = None, False
     for each in (last, request, await _kept(transport, session_of(request))):
-        if goal is None and each is not None:
+        if begun is None and each is not None:
             try:
-                goal = await _goal_of(transport, each)
+                begun = await _begun_by(transport, each)
             except NotFound:
                 is_forgotten = True
-    if goal is None:
+    if begun is None:
         return SessionTerms(last, None, ungated=FORGOTTEN if is_forgotten else "")
-    told = await _history(transport, goal, last)
+    goal = begun.driver if begun.is_own else None
+    told = await _history(transport, goal, last) if goal else ()
     on_others = request.workspace is not None and request.workspace.changes is not None
-    why = ON_OTHERS if on_others else "" if params_of(GoalParams, goal).gate else WITHOUT
-    return SessionTerms(last, goal, told or (), told is None, why)
+    gated = None if on_others else _gate_of(begun.driver)
+    why = "" if gated else ON_OTHERS if on_others else WITHOUT
+    return SessionTerms(last, goal, told or (), told is None, gated, why, begun.driver, begun.named)
 
 
 async def terms_in(transport: Transport, session: str, tenant: str) -> SessionTerms:
@@ -150,17 +167,13 @@ async def terms_in(transport: Transport, session: str, tenant: str) -> SessionTe
 
 def inherited_fields(terms: SessionTerms) -> GoalFields:
     """For a goal that goes on with the session, to be put over by what its caller says."""
-    before = terms.gated
     fields: GoalFields = {"history": terms.history, "ungated": terms.ungated}
-    if before is not None:
-        fields |= {"gate": before.gate, "min_tests": before.min_tests, "gate_rules": before.gate_rules}
-    return fields
+    return {**fields, **terms.gated} if terms.gated else fields
 
 
 async def goal_id(transport: Transport, request: TaskRequest) -> str:
-    """The last goal of a session, for a task in it that works for none; empty where none is known."""
-    goal = (await terms_of(transport, request)).goal
-    return goal.task_id if goal else ""
+    """`Terms.named`, for a task in the session that works for no goal; empty where none is known."""
+    return (await terms_of(transport, request)).named
 
 
 async def _last_of(transport: Transport, request: TaskRequest) -> TaskRequest:
@@ -176,17 +189,54 @@ async def _kept(transport: Transport, task_id: str) -> TaskRequest | None:
         return None
 
 
-async def _goal_of(transport: Transport, request: TaskRequest) -> TaskRequest | None:
-    """The goal that a task works for, or whose terms it was given; `NotFound` when that is no longer kept.
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """`driver`: a goal's or a batch's. `is_own`: what it ends with is the session's work. `named`: what led to it."""
 
-    None for a subagent, which signs as `pool/agent`: what it changes is proved with its caller's work.
+    driver: TaskRequest
+    is_own: bool
+    named: str
+
+
+async def _begun_by(transport: Transport, request: TaskRequest) -> _Begun | None:
+    """The goal or batch that a task works for, or whose terms it was given; `NotFound` when that is no longer kept.
+
+    A subagent's is its caller's.
     """
-    named = request.input.params.get("goal")  # whoever submits a task may name one: another tenant's counts for nothing
-    above = named if isinstance(named, str) and named else request.parent_task_id
-    if not above or "/" in request.sender:
-        return None
-    goal = await transport.request(above)
-    return goal if is_goal(goal) and goal.tenant == request.tenant else None
+    said = request.input.params.get("goal")  # whoever submits a task may name one: another tenant's counts for nothing
+    named = above = said if isinstance(said, str) and said else _above(request)
+    while above:
+        found = await transport.request(above)
+        if found.tenant != request.tenant:
+            return None
+        if found.recipient == DRIVERS:
+            is_own = is_goal(found) and above == named
+            return _Begun(found, is_own, named) if found.agent in (RUN, BATCH) else None
+        above = _above(found)
+    return None
+
+
+def _above(request: TaskRequest) -> str:
+    return request.parent_task_id or request.batch_id
+
+
+def _gate_of(driver: TaskRequest) -> Gated | None:
+    """Of a goal, or of all shards of a batch."""
+    if driver.agent == BATCH:
+        gate = _batch(driver).gate
+        if gate is None:
+            return None
+        rules = gate.model_dump(exclude_unset=True, exclude={"commands", "min_tests"})
+        return {"gate": gate.commands, "min_tests": gate.min_tests, "gate_rules": GateRules.model_validate(rules)}
+    params = params_of(GoalParams, driver)
+    told: Gated = {"gate": params.gate, "min_tests": params.min_tests, "gate_rules": params.gate_rules}
+    return told if params.gate else None
+
+
+def _batch(driver: TaskRequest) -> BatchSpec:
+    from .batch.request import BatchParams  # only batches need their files' form, which takes long to load
+
+    return params_of(BatchParams, driver).spec
 
 
 async def _history(transport: Transport, goal: TaskRequest, last: TaskRequest) -> tuple[SessionChange, ...] | None:
@@ -252,8 +302,13 @@ def _workspace(request: TaskRequest, options: ResumeOptions) -> Workspace | None
 
 
 def _as_goal(request: TaskRequest, prompt: str, terms: SessionTerms, options: ResumeOptions) -> TaskRequest:
-    before = params_of(GoalParams, terms.goal) if terms.goal else None
-    limits = terms.goal or request
+    begun = terms.begun
+    before = params_of(GoalParams, begun) if begun and is_goal(begun) else None
+    limits = begun if begun and before else request
+    deadline_ms = (
+        _batch(begun).limits.shard_deadline_ms(begun.deadline_ms) if begun and not before else limits.deadline_ms
+    )
+    held = inherited(request.input.params)
     params = GoalParams(
         agent=request.agent,
         pool=request.recipient,
@@ -261,6 +316,7 @@ def _as_goal(request: TaskRequest, prompt: str, terms: SessionTerms, options: Re
         session=session_of(request),
         history=terms.history,
         hidden=before.hidden if before else None,
+        subagent=AgentParams.model_validate(held) if held else None,
         **_gate(request, terms, options),
     )
     goal = task_request(
@@ -273,7 +329,7 @@ def _as_goal(request: TaskRequest, prompt: str, terms: SessionTerms, options: Re
         workspace=_workspace(request, options),
         auth_scope=scope_of_goal(params),
         budget=options.budget or limits.budget,
-        deadline_ms=options.deadline_ms or limits.deadline_ms,
+        deadline_ms=options.deadline_ms or deadline_ms,
         model=options.model or request.model,
         output_schema=request.output_schema,
         context_refs=request.context_refs,
@@ -288,21 +344,18 @@ def _as_goal(request: TaskRequest, prompt: str, terms: SessionTerms, options: Re
 def _gate(request: TaskRequest, terms: SessionTerms, options: ResumeOptions) -> dict[str, Any]:
     """The fields of a goal that say how it is proved."""
     before = terms.gated
-    gate = tuple(options.gate) or (before.gate if before else ())
+    gate = tuple(options.gate) or (before["gate"] if before else ())
     if not gate:
         if options.asks_for_proof:
             raise BadInput("there are rules for a gate, and the session has none", hint="name its commands beside them")
         return {"ungated": terms.ungated}
-    if inherited(request.input.params) or "/" in request.sender:
-        hint = "go on with the goal that it works for, or leave the gate out"
-        raise BadInput("the session is a subagent's, whose work is proved with its caller's", hint=hint)
     if request.workspace is None:
         raise BadInput("a gate needs a repository, and the session has none", hint="give a new goal, with --repo")
     if request.workspace.changes is not None:
         raise BadInput(ON_OTHERS, hint="go on without --gate, take the change, commit it, and give a new goal")
-    old = before.gate_rules.model_dump(exclude_unset=True) if before else {}
+    old = before["gate_rules"].model_dump(exclude_unset=True) if before else {}
     return {
         "gate": gate,
-        "min_tests": options.min_tests if options.min_tests is not None else before.min_tests if before else 1,
+        "min_tests": options.min_tests if options.min_tests is not None else before["min_tests"] if before else 1,
         "gate_rules": GateRules.model_validate({**old, **options.rules}),
     }

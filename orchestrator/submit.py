@@ -9,6 +9,7 @@ from typing import Any, NotRequired, TypedDict, TypeVar, Unpack, cast
 
 from pydantic import ValidationError
 
+from envelope.agent_params import AgentParams
 from envelope.agents import DRIVER_NAMES, AgentCard
 from envelope.asks import AskTerms
 from envelope.budget import Budget
@@ -132,7 +133,9 @@ class GoalParams(GoalStep):
     """`input.params` of a goal's driver, whose own scope covers its agents and its gate.
 
     `session`: the one that the agent goes on with; empty: it opens one. `history`: what it had changed at the end of
-    each prompt so far, the latest last. `ungated`: why it goes on without a gate, for people.
+    each prompt so far, the latest last. `ungated`: why it goes on without a gate, for people. `subagent`: what holds
+    its agent, where the session is a subagent's.
+
     `then`: who goes on in the agent's session, if a person lets it leave its plan for that. `plan`: how it is planned,
     `planner` by whom; `roster`: who may do a step of it. `given_plan`: the first one, if a person has made it.
 
@@ -152,6 +155,7 @@ class GoalParams(GoalStep):
     planner: GoalStep | None = None
     roster: tuple[GoalStep, ...] = ()
     given_plan: Plan | None = None
+    subagent: AgentParams | None = None
     hidden: HiddenTests | None = None
     replay: BlobRef | None = None
     temperature: float | None = None

@@ -82,7 +82,8 @@ async def prove(
     restored: Sequence[str] = (),
     verified_base: Callable[[], Awaitable[VerifiedBase | str | None]] | None = None,
 ) -> Proof:
-    """Run the gate on the base with `changes`, whose tree is `tree`, and judge. Without any the base is judged.
+    """Run the gate on the base with `changes`, whose tree is `tree`, and judge. Without any the base is judged, which
+    proves nothing of anybody's work.
 
     `restored`: what was left out of the change because it is outside of the edit scope. An empty `tree` is one that
     nobody could know. `verified_base`: asked once nothing speaks against the change on its base; a text says why there
@@ -94,12 +95,12 @@ async def prove(
             trial.judge_base(tree)
         else:
             await trial.judge_change(changes, tree)
-            if verified_base is not None and not trial.objections:
-                match await verified_base():
-                    case VerifiedBase() as verified:
-                        await trial.judge_since(verified, changes, tree)
-                    case why:
-                        trial.notes += [why] if why else []
+        if verified_base is not None and not trial.objections:
+            match await verified_base():
+                case VerifiedBase() as verified:
+                    await trial.judge_since(verified, changes, tree)
+                case why:
+                    trial.unseen = why or ""
         proof = trial.proof(restored)
         proving.set({GATE_RESULT: proof.evidence.result})
     gate.driver.context.metrics.count_verdict(verified=proof.judgement.verified)
@@ -151,6 +152,8 @@ class Trial:
     notes: list[str] = field(default_factory=list[str])
     flaky: set[str] = field(default_factory=set[str])
     runs: list[GateVerdict] = field(default_factory=list[GateVerdict])
+    is_since: bool = False  # has it been compared with what was verified before, too?
+    unseen: str = ""  # what ought to have been compared, and was not
     base: str = ""  # what counts as the base, in words, where it is another than the gate's own
 
     def judge_base(self, tree: str) -> None:
@@ -158,13 +161,13 @@ class Trial:
         self.runs.append(self.before.verdict("before"))
         self.objections += self.against(self.before, self.after, tree)
 
-    async def judge_change(self, changes: BlobRef, tree: str, *, since: bytes | None = None) -> None:
+    async def judge_change(self, changes: BlobRef | None, tree: str, *, since: bytes = b"") -> None:
         """Inspect the change and run the gate on it; without an objection, also with the tests of before.
 
-        `since`: what of it is new to the base that counts, if that is not the gate's own; then `after` is known.
+        `base`, where it is set: then `after` is known, and `since` is what of the change is new to it.
         """
         gate, rules = self.gate, self.gate.rules
-        diff = await gate.driver.transport.blobs.get(changes) if since is None else since
+        diff = await gate.driver.transport.blobs.get(changes) if changes and not self.base else since
         trees = await gate.trees(tree)
         if diff:
             self.change = await _inspected(gate, diff, trees, self.before)
@@ -185,11 +188,11 @@ class Trial:
             await self._move_clock(changes, tree)
         self._tell_of_flaky()
 
-    async def judge_since(self, verified: VerifiedBase, changes: BlobRef, tree: str) -> None:
+    async def judge_since(self, verified: VerifiedBase, changes: BlobRef | None, tree: str) -> None:
         """The same as a change of what was verified before: what that has proved must not be lost."""
         trial = Trial(verified.gate, verified.run, self.after, base=LAST)
         await trial.judge_change(changes, tree, since=verified.diff)
-        self.after = trial.after
+        self.after, self.is_since = trial.after, True
         self.runs += trial.runs
         self.flaky |= trial.flaky
         self.notes += [f"since {LAST}: {note}" for note in trial.notes]
@@ -200,12 +203,16 @@ class Trial:
         before, after = self.before, self.after
         assert after is not None
         first = next(iter(self.objections), None)
-        judgement = self._unproved() or Judgement(True, excused_text(after.failed))
+        said = "; ".join(filter(None, (excused_text(after.failed), self.unseen)))
+        judgement = self._unproved() or Judgement(True, said)
         if first is not None:
             judgement = Judgement(False, first.message, first.hint)
         known = sorted((after.failing or frozenset[str]()) & (before.failing or frozenset[str]()))
+        if self._unproved():  # what did not run is like itself, and excuses nothing
+            known = []
         fresh = new_failures(before, after) if after is not before else None
-        result = "verified" if judgement.verified else "done" if first is None or after is before else "rejected"
+        is_work = after is not before or self.is_since
+        result = "verified" if judgement.verified else "rejected" if first and is_work else "done"
         evidence = GateEvidence(
             result=result,
             objections=tuple(self.objections),
@@ -242,7 +249,7 @@ class Trial:
         return Judgement(False, broken_base(obstacle).message, obstacle.hint)
 
     async def _settled(
-        self, changes: BlobRef, about: str, reference: Run | None = None, *, first: Run | None = None
+        self, changes: BlobRef | None, about: str, reference: Run | None = None, *, first: Run | None = None
     ) -> Run:
         """The run that counts: a new failure is looked at again, each time in a fresh sandbox.
 
@@ -291,7 +298,7 @@ class Trial:
         if not self.objections:
             self.notes.append(f"with the tests as {self.base or 'the base'} has them the gate passes as well")
 
-    async def _repeat(self, changes: BlobRef, tree: str) -> None:
+    async def _repeat(self, changes: BlobRef | None, tree: str) -> None:
         """The further runs that have to pass as well: the first that does not is the last."""
         count = self.gate.rules.repeat
         for number in range(2, count + 1):
@@ -302,7 +309,7 @@ class Trial:
                 return
         self.notes.append(f"{count} of {count} runs pass")
 
-    async def _move_clock(self, changes: BlobRef, tree: str) -> None:
+    async def _move_clock(self, changes: BlobRef | None, tree: str) -> None:
         """A run later in time, beside the base's at that time: what fails there too is not the change's."""
         gate = self.gate
         about = f"with the clock at {gate.rules.clock}"

@@ -6,17 +6,20 @@ source takes half a minute or all the memory: `merge_entities.py` runs this file
 
 from __future__ import annotations
 
+import posixpath
 import re
 import sys
 from collections import Counter
+from contextlib import suppress
 
 from tree_sitter import Language, Node, Parser
 
-from . import entities_apart, entities_braces, entities_clash, entities_python
+from . import entities_apart, entities_braces, entities_clash, entities_python, entities_reach
 from .apart_inside import within_bounds
 from .entities_merged import joined, merged, shape
 from .entity import Entity, Unclear
-from .syntaxes import CONTRADICTION, MAX_SOURCE_BYTES, SYNTAXES
+from .merge_words import reaches
+from .syntaxes import CONTRADICTION, MAX_SOURCE_BYTES, SUFFIXES, SYNTAXES
 
 NO_ANSWER = 3  # exit code: cannot be united
 _WORDS = re.compile(rb"\w")
@@ -36,7 +39,10 @@ def unite(base: bytes, *sides: bytes, language: str = "Python") -> bytes | None:
         told = joined(united)
         is_whole = shape(_read(told, language)) == shape(united)
         marks = SYNTAXES[language].comments
-        return told if is_whole and not _repeats_comments(told, *sides, marks=marks) else None
+        if not is_whole or _repeats_comments(told, *sides, marks=marks):
+            return None
+        base_root, *roots, merged_root = (_parsed(text, language) for text in (base, *sides, told))
+        return None if entities_clash.clash(base_root, *roots, merged=merged_root) else told
     except Unclear:
         return None
 
@@ -51,12 +57,26 @@ def contradict(base: bytes, ours: bytes, theirs: bytes, merged: bytes, language:
     roots = [_parsed(text, language) for text in (base, ours, theirs, merged)]
     if any(root.has_error for root in roots[:3]):
         return False
-    if entities_clash.clash(*roots):
+    if entities_clash.clash(*roots[:3], merged=roots[3]):
         return True
     try:
         return entities_apart.contradict(*(_read(side, language) for side in (base, ours, theirs)))
     except Unclear:
         return False
+
+
+def across(base: bytes, ours: bytes, before: bytes, after: bytes, *, language: str, path: str, file: str) -> bool:
+    """Whether one file begins to use (`before`, `after`) what another one no longer has (`base`, `ours`)."""
+    of_file = SUFFIXES.get(posixpath.splitext(file)[1], language)
+    old, new = _parsed(base, language), _parsed(ours, language)
+    earlier, later = _parsed(before, of_file), _parsed(after, of_file)
+    if any(root.has_error for root in (old, new, earlier, later)) or not reaches(after, path, file):
+        return False
+    was: list[Entity] = []
+    now: list[Entity] = []
+    with suppress(Unclear):
+        was, now = _read(base, language), _read(ours, language)
+    return entities_reach.is_let_down(old, new, earlier, later, was, now, path, file)
 
 
 def _parsed(source: bytes, language: str) -> Node:
@@ -92,6 +112,10 @@ def main() -> int:
     and what it may take is bounded; `NO_ANSWER` where they cannot be united."""
     versions = within_bounds()
     language, *rest = sys.argv[1:] or ["Python"]
+    if rest[:1] == ["across"]:
+        found = across(*versions, language=language, path=rest[1], file=rest[2])
+        sys.stdout.buffer.write(CONTRADICTION if found else b"")
+        return 0
     if rest == ["compare"]:
         sys.stdout.buffer.write(CONTRADICTION if contradict(*versions, language=language) else b"")
         return 0

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from .entities_names import EVERYTHING, mentioned
+from .entities_seen import signature_of
 from .entity import Entity, Unclear, text_of
 from .wording import as_text
 
@@ -188,9 +189,16 @@ def _is_let_down(some: Sequence[Change], others: Sequence[Change]) -> bool:
             if how == "removed" and (change.scope, name) not in new and _is_used(used, change, name, how):
                 return True
             asked = bases if _ASKS.search(change.inside_type) and _is_asked_for(change) else Counter[str]()
-            if how in ("added", "changed") and _is_built_on(change, name, used, asked):
+            if how in ("added", "changed") and not _serves(change) and _is_built_on(change, name, used, asked):
                 return True
     return False
+
+
+def _serves(change: Change) -> bool:
+    """Whoever called it before, may call it now."""
+    nodes = [one.node for one in (change.was, change.now) if one is not None and one.node is not None]
+    signatures = [signature_of(node.child_by_field_name("definition") or node) for node in nodes]
+    return len(signatures) == 2 and signatures[1].serves(signatures[0])
 
 
 def _is_asked_for(change: Change) -> bool:

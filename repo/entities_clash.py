@@ -1,4 +1,4 @@
-"""Whether what git merges by lines can mean what both versions mean, below the names of entities. Pure.
+"""Whether what is merged can mean what all versions mean, below the names of entities. Pure.
 
 Why each rule is right: docs/batches/merge.md. In doubt it cannot.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import permutations
 
 from tree_sitter import Node
 
@@ -50,20 +51,22 @@ _EVERYWHERE = frozenset(
 _WHOLE = re.compile(r"\b(\w*Enum|\w*Flag|NamedTuple|TypedDict|dataclass|define|frozen|attrs)\b")
 
 
-def clash(base: Node, ours: Node, theirs: Node, merged: Node) -> bool:
-    """`merged` is git's."""
+def clash(base: Node, *sides: Node, merged: Node) -> bool:
+    """`merged` is what became of all sides, by lines or by entities."""
     if merged.has_error:
-        return True  # neither of both has one
-    old, mine, other, both = (seen(root) for root in (base, ours, theirs, merged))
-    if both.twice - old.twice - mine.twice - other.twice:
+        return True  # none of them has one
+    old, both = seen(base), seen(merged)
+    known = [seen(side) for side in sides]
+    if both.twice - old.twice.union(*(side.twice for side in known)):
         return True
-    doubled = (at for at, count in both.bound.items() if count > max(mine.bound[at], other.bound[at]))
-    if any(not old.bound[at] and mine.bound[at] and other.bound[at] for at in doubled):
-        return True
-    return _is_let_down(old, mine, other) or _is_let_down(old, other, mine)
+    for at, count in both.bound.items():
+        counts = [side.bound[at] for side in known]
+        if not old.bound[at] and sum(map(bool, counts)) > 1 and count > max(counts):
+            return True
+    return any(lets_down(old, some, others) for some, others in permutations(known, 2))
 
 
-def _is_let_down(old: Seen, some: Seen, others: Seen) -> bool:
+def lets_down(old: Seen, some: Seen, others: Seen) -> bool:
     """The others begin to use what these removed, or gave another meaning."""
     return any(
         (

@@ -166,10 +166,10 @@ def _function(found: Seen, node: Node, of: str, inside: str) -> str:
     for one in parameters.named_children if parameters is not None else ():
         for leaf in leaves(one.child_by_field_name("name") or one.child_by_field_name("pattern") or one):
             found.define("x", inside or f"{of}.{name}", text_of(leaf), "parameter")
-    about, listed = _signature(node)
+    signature = signature_of(node)
     if not inside:
-        found.signatures.setdefault(name, set()).add(Signature(about, listed))
-        is_value = re.search(r"@\s*(\w+\.)*\w*property\b", about) or any(
+        found.signatures.setdefault(name, set()).add(signature)
+        is_value = re.search(r"@\s*(\w+\.)*\w*property\b", signature.about) or any(
             child.type in ("get", "set") for child in node.children
         )
         if of or node.type == "method_declaration":
@@ -202,7 +202,7 @@ def _head_around(node: Node) -> str:
     return text_of(one.child_by_field_name("superclasses")) if one is not None else ""
 
 
-def _signature(node: Node) -> tuple[str, tuple[tuple[str, bool], ...]]:
+def signature_of(node: Node) -> Signature:
     """What is said of a function beside its parameters; Python's are known by their names, others by their types."""
     parameters, body = node.child_by_field_name("parameters"), node.child_by_field_name("body")
     is_python = node.type == "function_definition"
@@ -218,14 +218,14 @@ def _signature(node: Node) -> tuple[str, tuple[tuple[str, bool], ...]]:
         decorators = [text_of(child) for child in outer.children if child.type == "decorator"]
         kept = [" ".join(one.split()) for one in decorators if not _SAME_TO_CALLERS.fullmatch(one)]
         is_async = any(child.type == "async" for child in node.children)
-        return f"{' '.join(kept)}{' async' if is_async else ''}", listed
+        return Signature(f"{' '.join(kept)}{' async' if is_async else ''}", listed)
     behind = parameters.end_byte if parameters is not None else end
     stop = body.start_byte if body is not None else node.end_byte
     after = (
         (node.text or b"")[behind - node.start_byte : stop - node.start_byte].decode("utf-8", "replace").strip(" ;\n")
     )
     about = re.sub(r"@\w+(\([^)]*\))?", "", about)
-    return " ".join(_VISIBLE.sub("", f"{about} {after}").split()), listed
+    return Signature(" ".join(_VISIBLE.sub("", f"{about} {after}").split()), listed)
 
 
 def _parameter(one: Node, is_python: bool) -> tuple[str, bool]:
@@ -296,10 +296,11 @@ def _field_of(found: Seen, node: Node) -> None:
     value, text = next(filter(None, values), None), text_of(node)
     if value is not None and node.type != "enum_variant":
         text = text[: len(text) - len(text_of(value)) - 1]
-    said = " ".join(re.sub(r"\b(public|private|protected|pub)\b", "", text).split()).rstrip(" =;")
-    is_untyped = node.type in ("public_field_definition", "field_definition") and ":" not in said
     names = node.children_by_field_name(_FIELDS[node.type])
     names += [one.child_by_field_name("name") or one for one in declared]
+    told = "|".join(re.escape(text_of(name)) for name in names)
+    said = " ".join(re.sub(rf"(?<![\w.])(public|private|protected|pub|{told})(?!\w),?", "", text).split()).rstrip(" =;")
+    is_untyped = node.type in ("public_field_definition", "field_definition") and ":" not in said
     for name in names:
         found.define(".", "", text_of(name), "attribute" if is_untyped else said)
 
@@ -313,25 +314,21 @@ def _uses(found: Seen, node: Node, of: str, inside: str) -> None:
         name = text_of(node)
         if _is_definition(parent, field_):
             return
-        is_member = (
+        is_of_another = (
             kind in _MEMBERS
             or field_ in ("attribute", "property", "field")
-            or (parent.type == "keyword_argument" and field_ == "name")
-            or (
-                parent.type in ("scoped_identifier", "scoped_type_identifier", "method_invocation") and field_ == "name"
-            )
-            or parent.type in ("field_initializer", "literal_element")
+            or (parent.type in ("keyword_argument", "method_invocation") and field_ == "name")
         )
-        if is_member:
+        is_path = parent.type in ("scoped_identifier", "scoped_type_identifier") and field_ == "name"
+        if is_of_another or is_path or parent.type in ("field_initializer", "literal_element"):
             found.used[".", "", name] += 1
-            if (of_ := parent.child_by_field_name("object")) is not None and text_of(of_) in _SELF:
-                found.used["self.", "", name] += 1
-            if parent.type == "method_invocation" and parent.child_by_field_name("object") is None:
-                found.used["self.", "", name] += 1
-        if kind in _IDENTIFIERS and not (is_member and parent.type == "keyword_argument"):
+            owner = parent.child_by_field_name("object")
+            is_own = owner is None and parent.type == "method_invocation"
+            found.used["self.", "", name] += is_own or (owner is not None and text_of(owner) in _SELF)
+        if kind in _IDENTIFIERS and not is_of_another:
             found.used["x", inside, name] += 1
             found.used["x", "", name] += inside != ""
-            if parent.type not in ("attribute", "member_expression") and (_is_called(node, parent, field_)):
+            if _is_called(node, parent, field_):
                 found.used["make", "", name] += 1
             if _is_base(node):
                 found.used["base", "", name] += 1

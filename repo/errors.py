@@ -86,7 +86,7 @@ class RemoteDown(RepositoryMissing):
 
 def unread_format(place: object, object_format: str = "sha256") -> RepositoryMissing:
     """Of git's two ways to name objects, ids of 40 digits are the one that patches, mirrors and requests have here."""
-    hint = "work on a copy that names its objects by SHA-1: git fast-export --all | git -C COPY fast-import"
+    hint = "work on a copy of SHA-1: git init --bare COPY; git fast-export --all | git -C COPY fast-import"
     return RepositoryMissing(
         f"{place} names its objects by {object_format.upper()}, which Muster cannot read", hint=hint
     )

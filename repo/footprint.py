@@ -14,6 +14,9 @@ _NUMBERED = re.compile(r"(?:^|/)(?:migrations?|migrate|versions|decisions|adrs?|
 _NUMBER = re.compile(r"[Vv]?0*(\d+)(?=[-_.])")
 
 
+_MODULE = re.compile(r"(.+?)(?:/__init__|/index|/mod)?\.(py|ts|js|rs)")
+
+
 class HasPaths(Protocol):
     @property
     def key(self) -> str: ...
@@ -104,13 +107,15 @@ def _left(patch: HasFiles) -> Iterator[str]:
 
 
 def seats(patch: HasFiles) -> Iterator[tuple[tuple[str, str], str]]:
-    """A place that one file alone can have, and the new file that takes it: a folder and a number, or a name for those
-    file systems that do not tell `A` from `a`."""
+    """A place that one file alone can have, and the new file that takes it: a folder and a number, a module (`a.py` and
+    `a/__init__.py` are one), or a name for those file systems that do not tell `A` from `a`."""
     for path in _new(patch):
         folder, _, name = path.rpartition("/")
         if _NUMBERED.search(folder) and (found := _NUMBER.match(name)):
             yield (folder, found[1]), path
         yield ("", path.casefold()), path
+        if found := _MODULE.fullmatch(path):
+            yield ("module", f"{found[1]}.{found[2]}"), path
 
 
 def overlaps(patches: Sequence[HasPaths]) -> Iterator[Overlap]:

@@ -11,8 +11,9 @@ from .changes import NO_MODE
 from .errors import PatchRefused
 from .fast_import import Entry, NewCommit, make_commits
 from .footprint import Footprint, Places, seats
+from .merge_across import Across
 from .merge_attributes import guarded, refusal
-from .merge_entities import Versions, contradict, is_by_content, is_known, united, versions_of
+from .merge_entities import Versions, contradicted, is_by_content, two_meanings, united, versions_of
 from .merge_sides import Changeset, Side, Sides, message_of, sides_of
 from .merge_tree import BASE, THEIRS, TreeMerge, Version, merge_trees, version_at
 from .mirror import Mirror
@@ -63,6 +64,7 @@ class _Line:
     sides: Sides
     tip: str
     patches: Sequence[Changeset]
+    across: Across
     footprint: Footprint = field(default_factory=Footprint)
     places: Places = field(default_factory=Places)
     made: dict[bytes, list[Entry]] = field(default_factory=dict[bytes, list[Entry]])
@@ -85,7 +87,7 @@ async def merge_patches(
     """
     sides = sides or await sides_of(mirror, base_commit, patches)
     with scratch(write_to=mirror.objects) as own:
-        line = _Line(own, sides, sides.base, patches)
+        line = _Line(own, sides, sides.base, patches, Across(own, sides.base))
         for changeset in patches:
             await _take(line, changeset)
         await _commit_waiting(line)
@@ -99,8 +101,11 @@ async def _take(line: _Line, changeset: Changeset) -> None:
         line.collisions.append(Collision(changeset.key, (), paths, str(side)))
     elif taken := line.places.seated_by(changeset):
         paths = tuple(sorted({*taken.values(), *(path for seat, path in seats(changeset) if line.places.has(seat))}))
-        detail = f"CONFLICT (one place): {', '.join(paths)} have one number, or one name but for its case"
+        why = "have one number, are one module, or differ in nothing but their case"
+        detail = f"CONFLICT (one place): {', '.join(paths)} {why}"
         line.collisions.append(Collision(changeset.key, tuple(sorted(taken)), paths, detail))
+    elif met := await line.across.met(changeset, side):
+        line.collisions.append(Collision(changeset.key, (met.key,), met.paths, f"CONFLICT (across files): {met.why}"))
     elif side.entries and (line.footprint.owners_of(changeset.paths) or line.places.met_by(changeset)):
         await _commit_waiting(line)
         await _merge(line, changeset, side)
@@ -112,6 +117,7 @@ async def _take(line: _Line, changeset: Changeset) -> None:
 def _note(line: _Line, changeset: Changeset, side: Side) -> None:
     line.footprint.add(changeset.key, changeset.paths)
     line.places.add(changeset)
+    line.across.add(changeset, side)
     for entry in side.entries:
         line.made.setdefault(entry.path, []).append(entry)
 
@@ -135,7 +141,9 @@ async def _merge(line: _Line, changeset: Changeset, side: Side) -> None:
     merged = await merge_trees(line.own, line.tip, side.commit)
     files = await _to_unite(line, changeset, side, merged)
     tree = merged.tree if files == {} else await united(line.own, merged.tree, files) if files else None
-    wrong = await _contradicted(line, side, tree, files or {}) if tree is not None else []
+    by_lines = [one.path for one in side.entries if one.path in line.made and one.path not in (files or {})]
+    commits = (line.sides.base, line.tip, side.commit, tree or "")
+    wrong = await contradicted(line.own, commits, by_lines) if tree is not None else []
     if tree is None or wrong:
         line.collisions.append(_collision(line, changeset, merged, wrong or files or {}))
         return
@@ -187,29 +195,12 @@ async def _is_at_base(line: _Line, path: bytes, version: Version) -> bool:
     return await version_at(line.own, line.sides.base, path) == version
 
 
-async def _contradicted(line: _Line, side: Side, tree: str, files: Collection[bytes]) -> list[bytes]:
-    """Files that git merges, with names that cannot mean what both sides say."""
-    found: list[bytes] = []
-    for entry in side.entries:
-        if entry.path in line.made and entry.path not in files and is_known(entry.path):
-            own = Version(entry.mode, entry.id)
-            found_at = [await version_at(line.own, at, entry.path) for at in (line.sides.base, line.tip, tree)]
-            versions = [version for version in found_at if version is not None]
-            if len(versions) < 3 or own in versions[1:]:
-                continue  # one side has it as it was, or both have the same
-            if await contradict(line.own, entry.path, [*versions[:2], own, versions[2]]):
-                found.append(entry.path)
-    return found
-
-
 def _collision(line: _Line, changeset: Changeset, merged: TreeMerge, files: Collection[bytes]) -> Collision:
     # A conflict around a rename may be told under a name that no patch has: then all who share a path are in it.
     paths = merged.paths or tuple(sorted(as_text(path) for path in files or line.united))
     owners = line.footprint.owners_of(paths) or line.footprint.owners_of(changeset.paths)
     owners = owners or tuple(sorted(line.places.met_by(changeset)))
-    detail = (
-        merged.detail or f"CONFLICT (definitions): in {', '.join(paths)} one name has two meanings, or none is left"
-    )
+    detail = merged.detail or two_meanings(paths)
     return Collision(changeset.key, owners, paths, detail, None if merged.clean else merged.tree)
 
 

@@ -42,9 +42,14 @@ def _unmerged(fields: list[bytes]) -> Iterator[bytes]:
 
 async def guarded_on_both(own: Scratch, base: str, ours: str, theirs: str) -> tuple[str, ...]:
     """The guarded paths that two commits made differently of what they have in common, `base`."""
-    made = [await _changed(own, base, commit) for commit in (ours, theirs)]
-    both = [path for path, entry in made[0].items() if made[1].get(path, entry) != entry]
+    both = await changed_on_both(own, base, ours, theirs)
     return tuple(sorted(as_text(path) for path in await guarded(own, base, both)))
+
+
+async def changed_on_both(own: Scratch, base: str, ours: str, theirs: str) -> list[bytes]:
+    """The paths of which two commits made different things."""
+    made = [await _changed(own, base, commit) for commit in (ours, theirs)]
+    return [path for path, entry in made[0].items() if made[1].get(path, entry) != entry]
 
 
 async def _changed(own: Scratch, base: str, commit: str) -> dict[bytes, bytes]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from .apart import run_apart
 from .content import REGULAR_FILES
 from .data_keys import form_of
-from .merge_tree import BASE, OURS, THEIRS, TreeMerge, Version
+from .merge_tree import BASE, OURS, THEIRS, TreeMerge, Version, version_at
 from .scratch import Scratch
 from .syntaxes import CONTRADICTION, MAX_SOURCE_BYTES, SUFFIXES
 
@@ -65,6 +65,23 @@ def _language(path: bytes) -> str | None:
     return SUFFIXES.get(posixpath.splitext(os.fsdecode(path))[1])
 
 
+def two_meanings(paths: Sequence[str]) -> str:
+    """What is said of files that git merges, and that cannot stand so."""
+    return f"CONFLICT (definitions): in {', '.join(paths)} one name has two meanings, or none is left"
+
+
+async def contradicted(own: Scratch, commits: Sequence[str], paths: Collection[bytes]) -> list[bytes]:
+    """Those of `paths` that git has merged, and that cannot mean what both sides say. `commits`: the base, both sides,
+    and git's tree."""
+    found: list[bytes] = []
+    for path in filter(is_known, paths):
+        versions = [version for at in commits if (version := await version_at(own, at, path)) is not None]
+        is_of_both = len(versions) == len(commits) and len(set(versions[:3])) == 3
+        if is_of_both and await contradict(own, path, versions):
+            found.append(path)
+    return found
+
+
 async def contradict(own: Scratch, path: bytes, versions: Versions) -> bool:
     """Whether two versions that git has merged by lines cannot both stand. No, where nobody can tell."""
     language, form = _language(path), form_of(os.fsdecode(path))
@@ -76,6 +93,15 @@ async def contradict(own: Scratch, path: bytes, versions: Versions) -> bool:
     return form is not None and await _ask(own, "repo.data_keys", form, ids=ids) == CONTRADICTION
 
 
+async def across(own: Scratch, path: str, file: str, versions: Sequence[Version | None]) -> bool:
+    """Whether `file` begins to use what `path` no longer has: before and after of both, each by one patch."""
+    language = _language(os.fsencode(path))
+    if language is None or any(one is not None and one.mode.encode() not in REGULAR_FILES for one in versions):
+        return False
+    ids = [one.id if one is not None else "" for one in versions]
+    return await _ask(own, "repo.entities", language, "across", path, file, ids=ids) == CONTRADICTION
+
+
 async def _ask(own: Scratch, module: str, *words: str, ids: Sequence[str]) -> bytes | None:
     texts = [await _blob(own, blob) for blob in ids]
     if any(len(text) > MAX_SOURCE_BYTES for text in texts):
@@ -85,4 +111,10 @@ async def _ask(own: Scratch, module: str, *words: str, ids: Sequence[str]) -> by
 
 
 async def _blob(own: Scratch, blob: str) -> bytes:
-    return (await own.git("cat-file", "blob", blob)).stdout
+    return (await own.git("cat-file", "blob", blob)).stdout if blob else b""
+
+
+async def text_of_version(own: Scratch, version: Version) -> bytes:
+    """Nothing of what is too large to be read."""
+    text = await _blob(own, version.id)
+    return text if len(text) <= MAX_SOURCE_BYTES else b""

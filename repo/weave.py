@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .errors import PatchRefused
-from .merge_attributes import guarded_on_both, refusal
+from .merge_attributes import changed_on_both, guarded_on_both, refusal
+from .merge_entities import contradicted, two_meanings
 from .merge_tree import merge_trees
 from .mirror import Mirror
 from .patch import apply_to_index
@@ -97,6 +98,10 @@ class Weave:
             merged = await merge_trees(own, tip, theirs)
             if not merged.clean:
                 return self._clash(last, earlier, merged.paths, merged.detail)
+            both = await changed_on_both(own, base, tip, theirs)
+            if wrong := await contradicted(own, (base, tip, theirs, merged.tree), both):
+                paths = tuple(sorted(as_text(path) for path in wrong))
+                return self._clash(last, earlier, paths, two_meanings(paths))
             return await self._commit(own, merged.tree, f"with {self._pieces[last].title or last}", tip, theirs)
 
     def _clash(self, key: str, earlier: Sequence[str], paths: tuple[str, ...], detail: str) -> Clash:

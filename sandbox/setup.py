@@ -32,6 +32,9 @@ COMMAND_TIMEOUT_S = 1800.0  # a first install of a large project compiles things
 # The start of the sandbox, the end of its processes and the commit of gigabytes.
 MARGIN_S = 900
 STAMP_EVERY_S = IN_USE_S / 4
+NOT_FOUND = 127  # as every shell says it
+NO_PROGRAM = "the sandbox image lacks a program: name one that has it in MUSTER_IMAGE (docs/sandbox/images.md)"
+LAST_CHARS = 200  # of the last line, which mostly says what it lacked
 TAIL_BYTES = 4000  # fifty lines: an installer says at the end what it lacked
 
 
@@ -150,5 +153,8 @@ async def _run(sandbox: OpenSandbox, command: str, index: PackageIndex, on_outpu
     )
     tail = result.output[-TAIL_BYTES:].decode(errors="replace")
     refused = sandbox.refused_hosts
-    hint = f"it asked for {', '.join(sorted(refused))}, which setup may not reach" if refused else ""
-    raise SetupFailed(f"The setup command `{command}` {how}.", output=tail, hint=hint)
+    hint = NO_PROGRAM if result.exit_code == NOT_FOUND else ""
+    if refused:
+        hint = f"it asked for {', '.join(sorted(refused))}, which setup may not reach"
+    said = next((f": {line.strip()[:LAST_CHARS]}" for line in reversed(tail.splitlines()) if line.strip()), "")
+    raise SetupFailed(f"The setup command `{command}` {how}{said}", output=tail, hint=hint)

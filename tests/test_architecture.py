@@ -56,6 +56,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "repo/entities_seen.py",
         "repo/entities_twice.py",
         "repo/entities_clash.py",
+        "repo/entities_reach.py",
         "repo/entity.py",
     ),
     "tree_sitter_bash": ("workers/permissions/syntax.py",),

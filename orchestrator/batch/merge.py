@@ -33,6 +33,7 @@ class Blame:
     """Why the gate fails with a patch, what it saw, and all that speaks against it."""
 
     reason: str
+    hint: str
     verdict: GateVerdict | None
     objections: tuple[GateObjection, ...] = ()
 
@@ -172,6 +173,7 @@ def _report(
     collision = next((collision for collision in merged.collisions if collision.key == key), None)
     landed = next((one for one in merged.landed if one.key == key), None)
     error = result.errors[0] if result.errors else None
+    hint = "" if objection else error.hint if error else blame.hint if blame else ""
     code = error.code if error else objection.code if objection else ErrorCode.GATE_FAILED if blame else ""
     detail = objection.reason if objection else error.message if error else blame.reason if blame else ""
     return ShardReport(
@@ -186,7 +188,7 @@ def _report(
         cost_microusd=ended.cost_microusd + (resolution.cost_microusd if resolution else 0),
         code=code,
         detail=(detail or (collision.detail if collision else ""))[:DETAIL_CHARS],
-        hint=error.hint[:DETAIL_CHARS] if error and not objection else "",
+        hint=hint[:DETAIL_CHARS],
         merged_by=landed.level if landed and _patch_of(result) else "",
         resolved_by=resolution.task_id if resolution and landed and landed.level == "resolved" else "",
         evidence=blame.verdict if blame else None,

@@ -97,8 +97,9 @@ class Trials:
         if first_bad is None:
             return None
         proof = await self.proof(first_bad.commit)
-        said = "; ".join(filter(None, (proof.judgement.reason, proof.judgement.hint)))
-        return first_bad.key, Blame(f"set aside, since with it {said}", proof.after, proof.evidence.objections)
+        told = proof.judgement
+        reason = f"set aside, since with it {told.reason}"
+        return first_bad.key, Blame(reason, told.hint, proof.after, proof.evidence.objections)
 
     async def _by_halves(self, states: Sequence[Landed]) -> Landed | None:
         good, bad = -1, len(states) - 1  # the base passes, the last one does not
@@ -163,7 +164,9 @@ def _of_nothing(proof: Proof, blamed: Iterable[Blame]) -> Proof:
     if not proof.judgement.verified:
         return proof
     objections = tuple(objection for blame in blamed for objection in blame.objections)
-    evidence = proof.evidence.model_copy(update={"result": "done", "objections": objections})
+    evidence = proof.evidence.model_copy(
+        update={"result": "rejected" if objections else "done", "objections": objections}
+    )
     return replace(proof, judgement=NOTHING_LANDED, after=None, evidence=evidence)
 
 

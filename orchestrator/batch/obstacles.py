@@ -13,7 +13,7 @@ from ..catalogue import agents_of
 from ..errors import BadInput, near_miss
 from ..project.python_version import OLDEST, Version
 from ..publication.settings import ForgeSettings
-from .shorthands import TARGET_VERSION
+from .shorthands import FOR_ANY_PYTHON, TARGET_VERSION
 from .spec import PLACES, BatchSpec
 
 PLACE = re.compile(r"(?<!\$)\{([a-z_]+)\}")
@@ -60,7 +60,9 @@ def unknown_places(spec: BatchSpec) -> Iterator[str]:
 
 def too_old_packages(spec: BatchSpec, oldest: Mapping[str, Version | None]) -> Iterator[str]:
     """`oldest`: the oldest Python that anything in each repository supports."""
-    for name, version in oldest.items() if spec.says(TARGET_VERSION) else ():
+    if all(step.ruff == FOR_ANY_PYTHON or not step.says(TARGET_VERSION) for step in spec.steps):
+        return
+    for name, version in oldest.items():
         if version is not None and version < (3, OLDEST):
             named = f"{name} supports Python {version[0]}.{version[1]}, and {{{TARGET_VERSION}}} is py3{OLDEST} there"
             yield f"{named}: what is written may not run on what is older"

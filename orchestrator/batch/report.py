@@ -50,6 +50,11 @@ class ShardReport(Wire):
     objections: tuple[GateObjection, ...] = ()
     patch: str = ""
 
+    @property
+    def said(self) -> str:
+        """What went wrong, and what may mend it."""
+        return "; ".join(filter(None, (self.detail or self.outcome, self.hint)))
+
 
 class OverlapReport(Wire):
     """Two patches that meet in `paths`; git cannot merge them by lines at `conflicts`."""

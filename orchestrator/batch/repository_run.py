@@ -164,5 +164,6 @@ def _shard_errors(report: RepositoryReport) -> list[ErrorInfo]:
         alone = len(lost) == len(report.shards)
         code = ErrorCode(lost[0].code or ErrorCode.INTERNAL) if alone else ErrorCode.PARTIAL
         message = f"{report.name}: {len(lost)} of {len(report.shards)} shards failed; {lost[0].key}: {lost[0].detail}"
-        errors.append(ErrorInfo.of(code, message, f"see the first one: muster task show {lost[0].task_id}"))
+        hint = lost[0].hint or f"see the first one: muster task show {lost[0].task_id}"
+        errors.append(ErrorInfo.of(code, message, hint))
     return errors

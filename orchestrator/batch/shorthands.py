@@ -11,6 +11,7 @@ from .part import Part, Text
 
 LIBCST = ("python3", "-m", "libcst.tool", "codemod")
 PLACE = "{path}"  # filled in, quoted, for each shard
+FOR_ANY_PYTHON = "E7,W"  # of ruff's rules those whose safe fixes make a file no newer
 TARGET_VERSION = "target_version"  # the place of the oldest Python that the shard's package supports
 
 

@@ -194,7 +194,7 @@ class BatchSpec(_Part):
 
     def says(self, place: str) -> bool:
         """Has a step something to be filled in there?"""
-        return f"{{{place}}}" in self.words
+        return any(step.says(place) for step in self.steps)
 
     @model_validator(mode="after")
     def _conditions(self) -> Self:

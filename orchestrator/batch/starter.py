@@ -16,6 +16,7 @@ from ..project.files import ProjectFiles
 from ..project.guess import PYTEST, Guess, guess
 from ..project.python_version import DECLARED_IN, OLDEST, Version, oldest_python
 from ..project.text import plain
+from .shorthands import FOR_ANY_PYTHON
 
 TEMPLATE = """\
 # What it would do:  muster batch preview FILE      Do it:  muster batch run FILE
@@ -61,8 +62,6 @@ NO_GATE = """\
 # commands = ["…"]
 # min_tests = 0 # for commands that run no tests: their exit codes must do
 """
-# Of ruff's safe fixes, those that make a file no newer.
-FOR_ANY_PYTHON = "E7,W"
 # What every image can do to a file of any language, until somebody says what is meant.
 BLANKS = (
     """recipe = ["sed -i 's/[[:blank:]]*$//' {path}"] # blanks at the ends of lines go; write your own change here"""

@@ -64,6 +64,10 @@ class Step(Part):
             short.command(value) for name, short in SHORTHANDS.items() if (value := getattr(self, name)) is not None
         )
 
+    def says(self, place: str) -> bool:
+        """Has it something to be filled in there?"""
+        return any(f"{{{place}}}" in part for part in (*self.commands, self.prompt or ""))
+
     @property
     def accepted(self) -> tuple[int, ...]:
         """The exit codes by which its commands say that all went well."""

@@ -40,9 +40,9 @@ def early(text: str, *, end: str = "\n") -> None:
 def warn(text: str, hint: str = "") -> None:
     from rich.markup import escape
 
-    people().print(f"[yellow]warning:[/] {escape(plain(text))}")
+    people().print(f"[yellow]warning:[/] {escape(plain(text))}", soft_wrap=True)
     if hint:
-        people().print(f"hint: {escape(plain(hint))}")
+        people().print(f"hint: {escape(plain(hint))}", soft_wrap=True)
 
 
 def data(text: str) -> None:

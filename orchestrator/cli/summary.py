@@ -194,8 +194,9 @@ def _evidence(evidence: GateEvidence) -> Iterator[Line]:
 
 
 def _troubles(result: TaskResult, reasons: list[str]) -> Iterator[Line]:
-    """The first error is the headline; the others follow."""
-    troubles = [*reasons, *(error.message for error in result.errors[1:])]
+    """The first error is the headline; the others follow. `reasons`: why what is done is not proved."""
+    yield from (("not proved", reason) for reason in reasons)
+    troubles = [error.message for error in result.errors[1:]]
     yield from (("not done" if index == 0 else "", text) for index, text in enumerate(troubles[:MAX_TROUBLES]))
 
 

@@ -18,7 +18,7 @@ from .missing import Grants
 from .names import CHECKERS, TEST_FOLDERS, checkers_of, is_gate_file, is_test_file, shadows
 from .reaching import Reaching, is_suspicious, reaching, runs_its_texts
 from .scripts import ANYTHING, Reach, programs_in, reach_of
-from .settings_of import holds_settings
+from .settings_of import PYTEST_INI, holds_settings
 from .told import listed
 from .trees import Trees
 
@@ -167,6 +167,8 @@ async def _is_of_gate(part: FilePatch, reach: Reach, trees: Trees) -> bool:
     is_run = not reach.scripts.isdisjoint(part.paths)
     if not names.isdisjoint(MAKEFILES):
         return is_run and (part.status != "M" or await trees.has_other_settings(part, reach))
+    if part.status != "M" and not names.isdisjoint(PYTEST_INI):
+        return True
     if any(map(holds_settings, part.paths)):
         return await trees.has_other_settings(part, reach)
     checkers = [tool for path in part.paths for tool in checkers_of(path)]

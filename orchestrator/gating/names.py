@@ -17,6 +17,8 @@ TEST_FILES = (
     *("*Test.php", "*Tests.cs", "*Test.cs", "*_test.exs", "*_test.cc", "*_test.cpp", "*Tests.swift", "*.bats"),
     "*.snap",
 )
+# They run what their tables name; no test runs them.
+TASK_RUNNERS = ("tox", "hatch", "pdm", "poe")
 # Checkers and formatters, and what else no runner of tests reads: their settings count where a gate runs them. Each
 # with the files that are theirs alone.
 CHECKERS: Mapping[str, tuple[str, ...]] = {
@@ -32,7 +34,6 @@ CHECKERS: Mapping[str, tuple[str, ...]] = {
     "biome": ("biome.json",),
     "golangci-lint": (".golangci.*",),
     "clippy": ("clippy.toml",),
-    **dict.fromkeys(("tox", "hatch", "pdm", "poe"), ()),  # which run what their tables name
     **dict.fromkeys(
         (
             *("black", "isort", "yapf", "autopep8", "autoflake", "docformatter", "pyupgrade", "pycodestyle"),

@@ -38,7 +38,11 @@ _SAID = tuple(
 _MODULE = re.compile(r"No module named '?([\w.]+)|Cannot find (?:module|package) '([^']+)'")
 _PLACE = re.compile(r"not found|No such file|can't open file|cannot open|unrecognized arguments")
 
-ALL_THE_SAME = "to go on all the same, with no proof in the end: --gate-rule broken_base=allow"
+ALL_THE_SAME = (
+    "to go on all the same, with no proof in the end: --gate-rule broken_base=allow "
+    '(in a batch file, [gate] broken_base = "allow")'
+)
+NO_PROGRAM = 127  # as a shell says it
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ def _no_tests(steps: Sequence[RecipeStep]) -> Obstacle:
         if step.exit_code:
             obstacle = _obstacle(step, f"exit code {step.exit_code}")
             return Obstacle(f"the commands ran {what}; {obstacle.message}", obstacle.hint)
-    hint = "use commands that run tests, or set gate.min_tests = 0 to trust exit codes alone (docs/gate.md)"
+    hint = "use commands that run tests; in a batch file, [gate] min_tests = 0 trusts exit codes alone (docs/gate.md)"
     return Obstacle(f"the commands ran {what}", hint)
 
 
@@ -110,10 +114,12 @@ def _said(step: RecipeStep) -> str:
 
 def _hint(step: RecipeStep, said: str) -> str:
     if step.timed_out:
-        return "give it more time (--gate-rule timeout_s=SECONDS), or choose fewer tests"
+        return "choose fewer tests, or give it more: --gate-rule timeout_s=SECONDS (in a batch file, [gate] timeout_s)"
     if module := _MODULE.search(said):
         name = (module[1] or module[2]).partition(".")[0]
         return f"install {name!r} before the gate runs: --setup 'pip install …' (in a batch file, [setup] commands)"
+    if step.exit_code == NO_PROGRAM:
+        return "correct the gate's command, install its program in setup, or name an image that has it in MUSTER_IMAGE"
     if _PLACE.search(said):
-        return "look at the gate's command and at the folder that it runs in; muster init --check tries it"
-    return "mend that first, or choose gate commands that run on the base; muster init --check tries them"
+        return "look at the gate's command and at the folder that it runs in"
+    return "mend that first, or choose gate commands that run on the base"

@@ -12,17 +12,19 @@ from configparser import Error as ConfigError
 from typing import Any, Protocol, cast
 
 from .makefiles import MAKEFILES, what_goals_reach
-from .names import CHECKERS
+from .names import CHECKERS, TASK_RUNNERS
 
 # Of pyproject.toml: how a package is built and released decides nothing about its tests.
 PACKAGING = frozenset(
     (
         *("setuptools", "setuptools_scm", "setuptools-scm", "poetry", "flit", "uv", "bumpversion", "commitizen"),
         *("towncrier", "semantic_release", "cibuildwheel", "versioningit", "maturin", "scikit-build"),
+        *("bumpver", "tbump", "scriv", "git-cliff", "gha-update", "sponcon", "setuptools-git-versioning"),
     )
 )
 # Sections of setup.cfg that build documents and packages.
 BUILDING = ("metadata", "options", "bdist", "sdist", "bumpversion", "build_sphinx", "upload_docs", "egg_info", "wheel")
+PYTEST_INI = ("pytest.ini", ".pytest.ini")  # which count where they are new or gone, even empty
 PACKAGE_JSON = ("jest", "mocha", "ava", "nyc", "c8", "vitest", "type", "babel", "eslintConfig", "overrides")
 CARGO = ("test", "bench", "lib", "bin", "profile", "lints")
 # Scripts of a package.json that its managers run by themselves.
@@ -46,6 +48,9 @@ def _pyproject(text: str, asked: Asked) -> object:
     tools: dict[str, Any] = {
         name: table for name, table in _table(found, "tool").items() if name not in PACKAGING and _counts(name, asked)
     }
+    pytest = _table(tools, "pytest")
+    if "ini_options" in pytest:  # that there are some counts as well: pytest reads no other file then
+        tools["pytest"] = {**pytest, "ini_options": _without_names(_table(pytest, "ini_options"))}
     for builder, key in (("hatch", "envs"), ("pdm", "scripts")):
         if builder in tools:
             tools[builder] = _table(tools, builder, key)
@@ -53,8 +58,13 @@ def _pyproject(text: str, asked: Asked) -> object:
     return tools, _table(found, "project", "entry-points"), _table(found, "tool", "poetry", "plugins")
 
 
+def _without_names(pytest_options: Mapping[str, Any]) -> dict[str, Any]:
+    """A mark does what it does, registered or not; where names have to be registered, the run itself says so."""
+    return {key: value for key, value in pytest_options.items() if key != "markers"}
+
+
 def _counts(tool: str, asked: Asked) -> bool:
-    return tool not in CHECKERS or asked.runs(tool)
+    return (tool not in CHECKERS and tool not in TASK_RUNNERS) or asked.runs(tool)
 
 
 def _setup_cfg(text: str, asked: Asked) -> object:
@@ -98,9 +108,16 @@ def _tox_ini(text: str, asked: Asked) -> object:
     return kept
 
 
+def _pytest_ini(text: str, asked: Asked) -> object:
+    parser = _ini(text)
+    return {name: dict(parser[name]) for name in parser.sections()}
+
+
 def _ini(text: str) -> ConfigParser:
     parser = ConfigParser(interpolation=None)
     parser.read_string(text)
+    for section in {"pytest", "tool:pytest"} & set(parser.sections()):
+        parser.remove_option(section, "markers")  # see `_without_names`
     return parser
 
 
@@ -136,6 +153,7 @@ READERS: Mapping[str, Callable[[str, Asked], object]] = {
     "pyproject.toml": _pyproject,
     "setup.cfg": _setup_cfg,
     "tox.ini": _tox_ini,
+    **dict.fromkeys(PYTEST_INI, _pytest_ini),
     "package.json": _package_json,
     "Cargo.toml": _cargo,
     **dict.fromkeys(MAKEFILES, _makefile),

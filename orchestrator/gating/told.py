@@ -69,7 +69,8 @@ def evidence_lines(runs: Iterable[GateVerdict | None], evidence: GateEvidence) -
     """The counts of `runs`, then each objection with the tests or files that it names, and what else was noticed."""
     yield from ((gate_name(run), verdict_text(run)) for run in runs if run is not None)
     for objection in evidence.objections:
-        named = f" ({names_text(objection.names)})" if objection.names else ""
+        unsaid = [name for name in objection.names if name not in objection.message]
+        named = f" ({names_text(objection.names)})" if unsaid else ""
         yield f"rejected ({objection.code})", f"{objection.message}{named}"
     lists = {
         "new failures": evidence.new_failures,

@@ -9,8 +9,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-FILES = ("python.toml", "braces.toml", "trees.toml")
-SUFFIXES = {"Python": "py", "JavaScript": "js", "TypeScript": "ts", "Go": "go", "Java": "java", "Rust": "rs"}
+from repo.syntaxes import SUFFIXES
+
+FILES = ("python.toml", "braces.toml", "trees.toml", "pulls.toml")
+ENDS = {"Python": "py", "JavaScript": "js", "TypeScript": "ts", "Go": "go", "Java": "java", "Rust": "rs"}
 Tree = Mapping[str, str]
 
 
@@ -49,12 +51,14 @@ def _pairs(told: Mapping[str, Any]) -> Iterator[Pair]:
         texts = [base, _changed(base, one["left"]), _changed(base, one["right"]), merged]
         yield _pair(f"{language} {number}: {one['why']}", one["why"], language, texts, must=one.get("must", False))
     for one in told.get("tree", ()):
-        yield Pair(
-            *(one["why"], one["why"], one["base"], _tree(one["base"], one["left"]), _tree(one["base"], one["right"])),
-            one.get("merged") and _tree(one["base"], one["merged"]),
-            must=one.get("must", False),
-            paths=tuple(one.get("paths", ())),
-        )
+        base = told["base"][one["base"]] if isinstance(one["base"], str) else one["base"]
+        left, right, merged = _tree(base, one["left"]), _tree(base, one["right"]), one.get("merged")
+        if merged is not None:
+            merged = _tree(left, one["right"]) if merged == "both" else _tree(base, merged)
+        name = f"{min(base)}: {one['why']}"
+        language = SUFFIXES.get(f".{min(base).rpartition('.')[2]}", "") if len({*base, *left, *right}) == 1 else ""
+        must, paths = one.get("must", False), tuple(one.get("paths", ()))
+        yield Pair(name, one["why"], base, left, right, merged, must, language, paths)
 
 
 def _of_group(group: Mapping[str, Any], number: int) -> Iterator[Pair]:
@@ -69,7 +73,7 @@ def _of_group(group: Mapping[str, Any], number: int) -> Iterator[Pair]:
 
 
 def _pair(name: str, why: str, language: str, texts: list[str | None], *, must: bool) -> Pair:
-    path = f"made.{SUFFIXES[language]}"
+    path = f"made.{ENDS[language]}"
     base, left, right, merged = ({path: text} if text is not None else None for text in texts)
     assert base is not None and left is not None and right is not None
     return Pair(name, why, base, left, right, merged, must, language)
@@ -92,6 +96,7 @@ def _changed(base: str, change: str | list[list[str]]) -> str:
     return base
 
 
-def _tree(base: Tree, change: Mapping[str, str | bool]) -> Tree:
-    """`false`: the file is gone."""
-    return {path: text for path, text in {**base, **change}.items() if isinstance(text, str)}
+def _tree(base: Tree, change: Mapping[str, str | bool | list[list[str]]]) -> Tree:
+    """`false`: the file is gone. A list: what takes the place of what."""
+    made = {path: _changed(base[path], new) if isinstance(new, list) else new for path, new in change.items()}
+    return {path: text for path, text in {**base, **made}.items() if isinstance(text, str)}

@@ -12,7 +12,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from itertools import combinations, permutations
 from pathlib import Path
 
 import pytest
@@ -22,9 +22,10 @@ from hypothesis import strategies as st
 from repo.fast_import import Entry, NewCommit, make_commits
 from repo.footprint import overlaps
 from repo.merge import Collision, Merged, merge_patches
-from repo.merge_sides import Changeset, Side, sides_of
+from repo.merge_sides import Changeset, Side, Sides, sides_of
 from repo.merge_tree import merge_trees
 from repo.mirror import Mirror
+from repo.patch import Patch as PatchOf
 from repo.patch import patch_between
 from repo.predict import predict
 from repo.scratch import scratch
@@ -157,8 +158,24 @@ class Ground:
     mirror: Mirror
     base: str
     known: dict[bytes, str] = field(default_factory=dict)  # blobs
+    compared: dict[tuple[str, str], PatchOf] = field(default_factory=dict)
+    committed: dict[tuple[str, str], str] = field(default_factory=dict)
 
     async def commit(self, parent: str, change: Change) -> str:
+        """Each once: most of the time of a long run would go into making the same ones again."""
+        at = parent, repr(change)
+        if at not in self.committed:
+            self.committed[at] = await self._commit(parent, change)
+        return self.committed[at]
+
+    async def between(self, base: str, commit: str) -> PatchOf:
+        """A commit is what it is: it is compared once."""
+        at = base, commit
+        if at not in self.compared:
+            self.compared[at] = await patch_between(self.mirror, base, commit)
+        return self.compared[at]
+
+    async def _commit(self, parent: str, change: Change) -> str:
         entries = [Entry(path.encode(), mode, self.blob(mode, content)) for path, (mode, content) in change.items()]
         with scratch(write_to=self.mirror.objects) as own:
             [made] = await make_commits(own, parent, [NewCommit(b"x\n", tuple(entries))], date=DATE, line=True)
@@ -187,15 +204,21 @@ class Ground:
         return based, made
 
     def texts(self, tree: str) -> dict[bytes, str]:
-        blobs = {path: about.split()[2].decode() for path, about in self.entries(tree).items()}
-        return {path: git(self.mirror.git_dir, "cat-file", "blob", blob).decode() for path, blob in blobs.items()}
+        ids = {path: about.split()[2] for path, about in self.entries(tree).items()}
+        told = git(self.mirror.git_dir, "cat-file", "--batch", stdin=b"".join(one + b"\n" for one in ids.values()))
+        texts: dict[bytes, str] = {}
+        for path in ids:  # a line with the length, then so many bytes, and a line's end
+            head, _, told = told.partition(b"\n")
+            length = int(head.split()[2])
+            texts[path], told = told[:length].decode(), told[length + 1 :]
+        return texts
 
     def lines(self, commit: str) -> list[str]:
         shown = (git(self.mirror.git_dir, "cat-file", "blob", f"{commit}:{path.decode()}").decode() for path in MODULES)
         return [line for text in shown for line in text.splitlines()]
 
     async def changeset(self, patch: Patch) -> Changeset:
-        found = await patch_between(self.mirror, self.base, await self.commit(self.base, patch.change))
+        found = await self.between(self.base, await self.commit(self.base, patch.change))
         return Changeset(patch.key, found.diff, patch.key, found.files)
 
     def tree(self, commit: str) -> str:
@@ -268,7 +291,7 @@ async def check_nothing_is_lost(ground: Ground, patches: list[Patch]) -> None:
     for changeset in changesets:
         side = forecast.sides.of[changeset.key]
         assert isinstance(side, Side)
-        kept = await patch_between(ground.mirror, ground.base, side.commit)
+        kept = await ground.between(ground.base, side.commit)
         assert kept.diff == changeset.diff
     for collision in merged.collisions:
         assert collision.other_keys and set(collision.other_keys) <= set(keys_of(merged))
@@ -307,7 +330,7 @@ async def check_disjoint(ground: Ground, patches: list[Patch], data: st.DataObje
 
 TREES = [pair for pair in pairs() if not pair.language]
 OF_ONE_FILE = [pair for pair in pairs() if pair.language]
-SAMPLE = [*TREES, *OF_ONE_FILE] if SOAK else [*TREES[::4], *OF_ONE_FILE[::400]]
+SAMPLE = [*TREES, *OF_ONE_FILE] if SOAK else [*TREES[::16], *OF_ONE_FILE[::400]]
 
 
 @pytest.fixture(scope="module")
@@ -329,15 +352,16 @@ async def test_pairs_come_to_what_is_written_down(ground: Ground, part: int, cou
     for number, pair in enumerate(SAMPLE[part::PARTS]):
         based, sides = await ground.on(pair.base, pair.left, pair.right)
         orders = [sides, sides[::-1]] if SOAK or number % 2 else [sides]
+        known = await sides_of(based.mirror, based.base, sides)
         wanted = None if pair.merged is None else {path.encode(): text for path, text in pair.merged.items()}
         kind = "must merge" if pair.must else "merge" if pair.merged else "collision"
         for order in orders:
-            merged = await merge_patches(based.mirror, based.base, order)
+            merged = await merge_patches(based.mirror, based.base, order, sides=known)
             found = None if merged.collisions else based.texts(merged.commit)
             if found != wanted or not all(map(names_both, merged.collisions, [order[0]])):
                 wrong.append(f"{pair.name}\n{pair.why}\n{found}\n{merged.collisions}")
             counts["Muster", kind, "merged" if found is not None else "collision"] += 1
-        counts["ort", kind, await by_ort(based, sides, wanted)] += len(orders)
+        counts["ort", kind, await by_ort(based, sides, wanted, known)] += len(orders)
     assert not wrong, "\n---\n".join(wrong)
 
 
@@ -345,9 +369,11 @@ def names_both(collision: Collision, other: Changeset) -> bool:
     return collision.other_keys == (other.key,) and bool(collision.paths) and bool(collision.detail)
 
 
-async def by_ort(ground: Ground, order: list[Changeset], wanted: Mapping[bytes, str] | None) -> str:
+async def by_ort(
+    ground: Ground, order: list[Changeset], wanted: Mapping[bytes, str] | None, sides: Sides | None = None
+) -> str:
     """What git alone makes of it."""
-    sides = await sides_of(ground.mirror, ground.base, order)
+    sides = sides or await sides_of(ground.mirror, ground.base, order)
     commits = [side.commit for key in (one.key for one in order) if isinstance(side := sides.of[key], Side)]
     with scratch(write_to=ground.mirror.objects) as own:
         merged = await merge_trees(own, *commits)
@@ -409,25 +435,27 @@ def test_in_any_order_the_outcome_is_one_tree_or_a_collision_that_names_both_sid
 
 async def check_orders(ground: Ground, patches: list[Patch]) -> None:
     changesets = [await ground.changeset(patch) for patch in patches]
+    sides = await sides_of(ground.mirror, ground.base, changesets)
     whole: set[str] = set()
     for order in permutations(changesets):
-        merged = await merge_patches(ground.mirror, ground.base, order)
+        merged = await merge_patches(ground.mirror, ground.base, order, sides=sides)
         for collision in merged.collisions:
             assert collision.other_keys and set(collision.other_keys) <= set(keys_of(merged)) and collision.detail
         if not merged.collisions:
             whole.add(ground.tree(merged.commit))
     assert len(whole) <= 1
-    for pair in permutations(changesets, 2):
-        merged, turned = [await merge_patches(ground.mirror, ground.base, order) for order in (pair, pair[::-1])]
+    for pair in combinations(changesets, 2):  # each in both orders
+        merged, turned = [
+            await merge_patches(ground.mirror, ground.base, order, sides=sides) for order in (pair, pair[::-1])
+        ]
         assert len(merged.collisions) == len(turned.collisions)
         assert merged.collisions or ground.tree(merged.commit) == ground.tree(turned.commit)
-        await check_beside_ort(ground, list(pair), merged)
+        await check_beside_ort(ground, list(pair), merged, sides)
 
 
-async def check_beside_ort(ground: Ground, pair: list[Changeset], merged: Merged) -> None:
+async def check_beside_ort(ground: Ground, pair: list[Changeset], merged: Merged, sides: Sides) -> None:
     """Where git has a result, Muster has that or a collision; where only Muster has one, each line that one side alone
     wrote is in it as often as there, and nothing else."""
-    sides = await sides_of(ground.mirror, ground.base, pair)
     commits = [side.commit for side in map(sides.of.get, [one.key for one in pair]) if isinstance(side, Side)]
     if len(commits) < 2 or merged.collisions:
         return

@@ -68,6 +68,21 @@ async def test_a_piece_that_changes_what_it_started_from_collides_with_nothing(l
     assert await loom.text("a", "c", "b") == "uno\n2\n3\n4\nfive\n6\n7\n8\n9\n"
 
 
+async def test_what_git_merges_and_what_cannot_stand_is_a_clash(user, mirror_at, tmp_path):
+    """One key of an object twice, far apart."""
+    base = user.commit({"a.json": '{\n  "a": 1,\n  "b": 2,\n  "c": 3,\n  "d": 4\n}\n'})
+    loom = Loom(await mirror_at(user, base), base, tmp_path)
+    await loom.add("a", old='  "a"', new='  "x": 5,\n  "a"', path="a.json")
+    await loom.add("b", old='  "d"', new='  "x": 6,\n  "d"', path="a.json")
+    await loom.add("c", old='  "d"', new='  "y": 6,\n  "d"', path="a.json")
+
+    clash = await loom.weave.state(("a", "b"))
+
+    assert isinstance(clash, Clash) and (clash.key, clash.others, clash.paths) == ("b", ("a",), ("a.json",))
+    assert "two meanings" in clash.detail
+    assert '"x": 5' in (text := await loom.text("a", "c", path="a.json")) and '"y": 6' in text
+
+
 async def test_two_that_change_the_same_lines_are_a_clash_with_both_names_and_the_path(loom):
     await loom.add("a", old="old", new="red", path="b.txt")
     await loom.add("other", old="1\n", new="one\n")

@@ -95,11 +95,20 @@ async def test_a_failing_command_is_told_and_nothing_is_kept(setup: ProjectSetup
     with pytest.raises(SetupFailed, match="exit code 3") as failure:
         await setup("echo before", "echo about to fail; exit 3", "echo never")
 
+    assert str(failure.value).endswith("ended with exit code 3: about to fail")
     assert failure.value.output == "about to fail\n"
     assert b"never" not in setup.output
     image_id = await driver.engine.image_id(setup.project.image) or ""
     key = setup_key(image_id, setup.of("echo before", "echo about to fail; exit 3", "echo never"))
     assert await driver.engine.image_id(f"muster-setup:{key}") is None
+
+
+async def test_a_program_that_the_image_lacks_is_told_with_what_to_do(setup: ProjectSetup):
+    with pytest.raises(SetupFailed, match="exit code 127") as failure:
+        await setup("no-such-program fetch")
+
+    assert "no-such-program" in failure.value.output
+    assert "MUSTER_IMAGE" in failure.value.hint
 
 
 async def test_setup_reaches_the_index_and_nothing_else(setup: ProjectSetup):

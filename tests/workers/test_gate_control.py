@@ -163,6 +163,29 @@ async def test_a_runner_that_was_taken_apart_is_found_out_and_an_honest_one_is_n
     check(case, step.model_dump())
 
 
+PUT_BACK = {
+    "calc.py": "import test_calc\nadd = lambda a, b: a * b\ndef begin():\n    test_calc.EXPECTED = 6\n"
+    "def end():\n    test_calc.EXPECTED = 5\n",
+    "test_calc.py": "import calc, unittest\nEXPECTED = 5\nclass TestAdd(unittest.TestCase):\n"
+    "    def test_a(self): calc.begin()\n    def test_b(self): self.assertEqual(calc.add(2, 3), EXPECTED)\n"
+    "    def test_c(self): calc.end()\n",
+}
+
+
+@pytest.mark.parametrize("runner", [PYTEST, UNITTEST])
+async def test_a_value_is_looked_at_before_each_test(runner: str, python: Path, tmp_path: Path):
+    for name, text in PUT_BACK.items():
+        (tmp_path / name).write_text(text)
+    sandbox = BareSandbox(tmp_path, python)
+    try:
+        [step] = await run_recipe(sandbox, RecipeParams(commands=(runner,)), lambda _: None, counts_tests=True)  # pyright: ignore[reportArgumentType]
+    finally:
+        sandbox.close()
+
+    assert step.exit_code == 0 and step.digest is not None
+    assert "test_calc.py: EXPECTED" in step.digest.changed
+
+
 @pytest.mark.redis
 @pytest.mark.docker
 async def test_it_is_found_out_in_a_real_sandbox_as_well(hands, workspace: Workspace):

@@ -33,6 +33,6 @@ def findings(report: BatchReport) -> Iterator[Finding]:
             yield Finding("repository", one.name, "", f"{one.reason}; {one.hint}")
     for cause in causes(report):
         for name, shard in cause.shards:
-            said = f"{shard.detail or shard.outcome} (muster task logs {shard.task_id})"
+            said = f"{shard.said} (muster task logs {shard.task_id})"
             more = {"task_id": shard.task_id, "outcome": shard.outcome}
             yield Finding(cause.code, name, shard.key, said, more)

@@ -33,4 +33,5 @@ def faults(one: RepositoryReport) -> Iterator[tuple[str, str, str]]:
 
 def output_of(one: RepositoryReport) -> str:
     """What the gate's commands printed at the end, where they failed."""
-    return one.after.detail if one.after is not None and not one.verified else ""
+    last = one.after or one.before
+    return last.detail if last is not None and not one.verified else ""

@@ -50,7 +50,7 @@ def _case(suite: Element, repository: str, shard: ShardReport) -> None:
     case = SubElement(suite, "testcase", classname=_text(repository), name=_text(shard.key))
     if shard.outcome not in ("applied", "empty"):
         kind = shard.code or shard.outcome
-        failure = SubElement(case, "failure", message=_text(shard.detail or shard.outcome), type=kind)
+        failure = SubElement(case, "failure", message=_text(shard.said), type=kind)
         failure.text = f"muster task logs {shard.task_id}"
 
 

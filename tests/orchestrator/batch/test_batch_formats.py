@@ -18,6 +18,7 @@ from orchestrator.batch.formats import FORMATS
 from orchestrator.batch.formats.outputs import outputs
 from orchestrator.batch.report import BatchReport, Outcome, RepositoryReport, ShardReport
 from orchestrator.cli.report_forms import FORMS, OUTPUTS
+from orchestrator.gating.told import evidence_lines
 
 
 def shard(key: str, outcome: Outcome = "applied", detail: str = "", code: str = "") -> ShardReport:
@@ -201,6 +202,33 @@ def test_every_form_says_what_a_verified_change_is_excused():
     told = outputs(report, TaskResult(task_id=TASK, trace_id="f" * 32, attempt=1, status=State.COMPLETED), ExitCode.OK)
     assert "verified=true\nexcused=4\n" in told
     assert f"{words}" in report.text()
+
+
+def test_what_a_gate_said_that_cannot_run_on_the_base_is_shown():
+    seen = GateVerdict(phase="before", passed=False, tests=0, detail="E   No module named 'six'")
+    one = RepositoryReport.of([], name="demo", base="0", commit="0", reason="the gate cannot run", before=seen)
+    report = BatchReport(name="b", repositories=(one,))
+
+    assert "No module named 'six'" in FORMATS["markdown"](report)
+    failure = ElementTree.fromstring(FORMATS["junit"](report).encode()).find(".//failure")
+    assert failure is not None and "No module named 'six'" in (failure.text or "")
+
+
+def test_names_that_an_objection_says_are_not_said_again():
+    said = GateObjection(code="failed", message="the gate fails: exit code 1 (t.py::a)", names=("t.py::a",))
+    [told] = [line for _, line in evidence_lines((), GateEvidence(result="rejected", objections=(said,)))]
+
+    assert told == said.message
+
+
+def test_what_may_mend_a_shard_is_told_with_what_went_wrong():
+    failed = shard("a.py", "set_aside", "it is wrong", "gate_failed").model_copy(update={"hint": "look here"})
+    report = BatchReport(name="b", repositories=(RepositoryReport.of([failed], name="demo", base="0", commit="0"),))
+
+    [run] = json.loads(FORMATS["sarif"](report))["runs"]
+    case = ElementTree.fromstring(FORMATS["junit"](report).encode()).find(".//failure")
+    assert case is not None and case.get("message") == "it is wrong; look here"
+    assert run["results"][0]["message"]["text"] == "it is wrong; look here (muster task logs task-a.py)"
 
 
 def test_each_objection_is_a_finding_at_its_file():

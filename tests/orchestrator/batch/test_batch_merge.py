@@ -97,7 +97,7 @@ async def test_where_nothing_lands_nothing_is_verified(stage, batch_text, breaks
     [repository] = report.repositories
     assert (repository.changed, repository.verified, report.verified) == (False, False, False)
     assert repository.reason == "nothing landed, so there is nothing to verify"
-    assert (repository.evidence.result, repository.after) == ("done", None)
+    assert (repository.evidence.result, repository.after) == ("rejected" if breaks else "done", None)
     codes = [objection.code for objection in repository.evidence.objections]
     assert codes == (["failed"] * len(repository.shards) if breaks else [])
     assert [error.code for error in result.errors] == ([ErrorCode.GATE_FAILED] if breaks else [])
@@ -204,7 +204,8 @@ async def test_what_speaks_against_the_only_patch_is_in_the_report(stage):
     [repository] = report.repositories
     [shard] = repository.shards
     assert [objection.code for objection in shard.objections] == ["failed"]
-    assert repository.evidence.objections == shard.objections
+    assert (repository.evidence.result, repository.evidence.objections) == ("rejected", shard.objections)
+    assert shard.hint == shard.objections[0].hint and shard.hint not in shard.detail
     told = [json.loads(line) for line in FORMATS["jsonl"](report).splitlines()]
     assert [line["objections"][0]["code"] for line in told if line["kind"] == "shard"] == ["failed"]
     assert [line["evidence"]["objections"][0]["code"] for line in told if line["kind"] == "repository"] == ["failed"]

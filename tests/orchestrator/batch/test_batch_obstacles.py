@@ -70,6 +70,7 @@ def test_what_is_nearly_a_place_is_told(step, told):
         ('ruff = "UP"', (2, 7), ["demo supports Python 2.7, and {target_version} is py37 there: "]),
         ('ruff = "UP"', (3, 7), []),
         ('ruff = "UP"', None, []),
+        ('ruff = "E7,W"', (2, 7), []),
         ('recipe = ["fix {path}"]', (2, 7), []),
     ],
 )

@@ -24,7 +24,7 @@ OPTIONAL = {
     **{result: {"type", "message"} for result in RESULTS},
 }
 WITH_TEXT = RESULTS | RERUNS | OUTPUTS
-SECONDS = re.compile(r"(([0-9]{0,3},)*[0-9]{3}|[0-9]{0,3})*(\.[0-9]*)?")
+SECONDS = re.compile(r"(([0-9]{0,3},)*[0-9]{3}|[0-9]{0,3})*(\.[0-9]{0,3})?")
 
 
 def junit_faults(text: str) -> Iterator[str]:

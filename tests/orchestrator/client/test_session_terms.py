@@ -8,14 +8,17 @@ import pytest
 
 from envelope.agents import AgentCard, WorkerCard
 from envelope.budget import Budget
+from envelope.errors import ErrorCode
 from envelope.gate import GateRules
 from envelope.ids import blob_ref, new_task_id
 from envelope.lifecycle import State
-from envelope.messages import Output, PatchRef, TaskRequest, TaskResult, Workspace
+from envelope.messages import ErrorInfo, Output, PatchRef, TaskRequest, TaskResult, Workspace
+from orchestrator.batch.file import parse_batch
+from orchestrator.batch.request import batch_request
 from orchestrator.errors import BadInput
 from orchestrator.prompting import listener, session_of
 from orchestrator.resume import FORGOTTEN, MAX_HISTORY, NO_GOAL, ON_OTHERS, WITHOUT, terms_of, why_unproved
-from orchestrator.submit import DRIVERS, GoalParams, goal_request, params_of, task_request
+from orchestrator.submit import DRIVERS, GoalParams, RepositoryInput, goal_request, params_of, task_request
 from transport.base import Lease
 from transport.errors import Busy, NotFound, Refused
 
@@ -96,6 +99,47 @@ async def test_options_override_what_is_inherited_each_by_itself(any_stage):
     assert (request.model, request.budget, request.deadline_ms) == ("other", Budget(max_cost_microusd=1), 99_000)
 
 
+ENDINGS = {
+    "gate failed": (State.ERROR, ErrorCode.GATE_FAILED),
+    "out of money": (State.ERROR, ErrorCode.BUDGET),
+    "out of time": (State.EXPIRED, ErrorCode.DEADLINE),
+    "cancelled": (State.CANCELLED, ErrorCode.CANCELLED),
+}
+
+
+@pytest.mark.parametrize("door", ["resume", "prompt", "fork", "/compact"])
+@pytest.mark.parametrize("ending", ENDINGS)
+async def test_however_a_goal_ended_its_session_has_its_terms(any_stage, door: str, ending: str):
+    muster, budget = any_stage.muster, Budget(max_cost_microusd=7)
+    request = goal_request(
+        "Begin", agent=BUILD, settings=muster.settings, workspace=WHERE, gate=GATE, budget=budget, deadline_ms=77_000
+    )
+    await muster.submit(request)
+    driver = await claimed(any_stage, DRIVERS)
+    agent = task_request(parent=request, **FIELDS, prompt="Begin", workspace=WHERE, sender="run")
+    await any_stage.transport.submit([agent], under=driver)
+    lease = await claimed(any_stage, "build")
+    await any_stage.transport.checkpoint(lease, await any_stage.transport.blobs.put(b"a session"))
+    status, code = ENDINGS[ending]
+    await end(any_stage, lease)
+    error = ErrorInfo.of(code, ending)
+    await end(any_stage, driver, status=status, errors=(error,), patch=CHANGE, output=Output(structured={}))
+    task_id = request.task_id
+    if door in ("fork", "/compact"):
+        handle = await (muster.fork(task_id) if door == "fork" else muster.prompt(task_id, door))
+        lease = await claimed(any_stage, "build")
+        await any_stage.transport.checkpoint(lease, await any_stage.transport.blobs.put(b"a session"))
+        await end(any_stage, lease)
+        task_id = handle.task_id
+
+    handle = await (muster.prompt if door == "prompt" else muster.resume)(task_id, "More")
+
+    told = await muster.request(handle.task_id)
+    params = params_of(GoalParams, told)
+    assert (params.gate, told.budget, told.deadline_ms, told.workspace) == (GATE, budget, 77_000, WHERE)
+    assert [change.verified for change in params.history] == [False]
+
+
 async def test_what_was_said_of_one_prompt_holds_for_the_next(any_stage):
     first = await begun(any_stage)
     grant = "webfetch:https://x.example/**"
@@ -147,23 +191,151 @@ async def test_an_agent_that_calls_itself_verified_is_not_believed(any_stage):
     assert [(change.goal, change.verified) for change in history] == [(first.task_id, False)]
 
 
-async def test_a_subagents_session_goes_on_as_one_with_what_it_may_not_do(any_stage):
+DENIED = {"inherited_denies": [[["bash", "*", True]]]}
+
+
+async def worked_below(stage, goal: TaskRequest, **fields: Any) -> TaskRequest:
+    """A subagent of a goal's agent, and one of its own below that, whose session is left."""
+    caller, leases = await listener(stage.transport, goal.task_id), list[Lease]()
+    for _ in range(2):
+        told = {**FIELDS, "workspace": WHERE, "sender": "build/build", "deadline_ms": 3_000, **fields}
+        caller = task_request(parent=caller, **told, prompt="look", params=DENIED)
+        await stage.transport.submit([caller])
+        leases.append(await claimed(stage, "build"))
+        await stage.transport.checkpoint(leases[-1], await stage.transport.blobs.put(b"a session"))
+    for lease in reversed(leases):
+        await end(stage, lease)
+    return caller
+
+
+async def test_a_subagents_session_has_its_callers_goals_terms_and_what_it_may_not_do(any_stage):
+    budget = Budget(max_cost_microusd=7)
+    first = await begun(any_stage, ends=False, budget=budget, deadline_ms=77_000, min_tests=2)
+    child = await worked_below(any_stage, first, auth_scope=("edit:a.py",))
+
+    request = await gone_on(any_stage, child.task_id)
+
+    params = params_of(GoalParams, request)
+    assert (params.gate, params.min_tests, params.history, params.auth_scope) == (GATE, 2, (), ("edit:a.py",))
+    assert (request.budget, request.deadline_ms) == (budget, 77_000)
+    assert params.subagent.inherited_denies == ((("bash", "*", True),),)
+
+
+async def test_what_a_subagent_may_not_do_stays_so_in_each_prompt(any_stage):
     first = await begun(any_stage, ends=False)
-    parent = await listener(any_stage.transport, first.task_id)
-    denied = {"inherited_denies": [[["bash", "*", True]]]}
-    child = task_request(parent=parent, **{**FIELDS, "sender": "build/build"}, prompt="look", params=denied)
-    await any_stage.transport.submit([child])
+    child = await worked_below(any_stage, first)
+    second = await gone_on(any_stage, child.task_id)
+    await worked_on(any_stage, second, params=DENIED)
+
+    params = params_of(GoalParams, await gone_on(any_stage, second.task_id))
+
+    assert params.subagent.inherited_denies == ((("bash", "*", True),),)
+    assert [change.goal for change in params.history] == [second.task_id]
+
+
+async def test_a_subagent_whose_caller_had_changed_files_has_no_gate_and_says_so(any_stage):
+    first = await begun(any_stage, ends=False)
+    child = await worked_below(any_stage, first, workspace=WHERE.model_copy(update={"changes": blob_ref(b"")}))
+
+    assert why_unproved(await gone_on(any_stage, child.task_id)) == ON_OTHERS
+
+
+@pytest.mark.parametrize("what", ["/undo", "fork"])
+async def test_a_subagents_session_keeps_its_terms_when_it_is_taken_back_or_copied(any_stage, what: str):
+    first = await begun(any_stage, ends=False)
+    child = await worked_below(any_stage, first)
+    muster = any_stage.muster
+    handle = await (muster.fork(child.task_id) if what == "fork" else muster.prompt(child.task_id, what))
     lease = await claimed(any_stage, "build")
     await any_stage.transport.checkpoint(lease, await any_stage.transport.blobs.put(b"a session"))
     await end(any_stage, lease)
 
-    request = await gone_on(any_stage, child.task_id)
+    params = params_of(GoalParams, await gone_on(any_stage, handle.task_id))
 
-    assert (request.agent, request.input.params) == ("build", denied)
-    await any_stage.muster.cancel(request.task_id)
-    with pytest.raises(BadInput, match="subagent's") as refusal:
-        await any_stage.muster.resume(child.task_id, gate=GATE)
-    assert "the goal that it works for" in refusal.value.hint
+    assert (params.gate, params.history) == (GATE, ())
+
+
+BATCH_OF_IT = """
+name = "it"
+setup.commands = ["pip install -e ."]
+limits.shard_deadline_s = 88
+[[repositories]]
+path = "."
+[shards]
+glob = "*.py"
+[[steps]]
+agent = "build"
+prompt = "Mend {path}."
+[gate]
+commands = ["run-tests"]
+min_tests = 2
+reruns = 0
+"""
+
+
+async def shard_of(stage, text: str = BATCH_OF_IT, **fields: Any) -> TaskRequest:
+    """A shard that its agent is done with, in a batch that is under way."""
+    given = RepositoryInput(name="it", bundle=WHERE.bundle, base=WHERE.base)
+    batch = batch_request(parse_batch(text, name="it.toml"), [given], settings=stage.muster.settings)
+    await stage.muster.submit(batch)
+    assert (await claimed(stage, DRIVERS)).task_id == batch.task_id
+    told = {**FIELDS, "workspace": WHERE, "batch_id": batch.task_id, "sender": "batch", "deadline_ms": 3_000, **fields}
+    shard = task_request(**told, prompt="Mend a.py.")
+    await stage.transport.submit([shard])
+    lease = await claimed(stage, "build")
+    await stage.transport.checkpoint(lease, await stage.transport.blobs.put(b"a session"))
+    await end(stage, lease, patch=CHANGE, output=Output(structured={"verified": True}))
+    return shard
+
+
+async def test_a_shards_session_goes_on_with_its_batchs_terms(any_stage):
+    budget, scope = Budget(max_cost_microusd=7), ("read:**", "edit:a.py")
+    shard = await shard_of(any_stage, budget=budget, auth_scope=scope)
+
+    request = await gone_on(any_stage, shard.task_id)
+
+    params = params_of(GoalParams, request)
+    assert (params.gate, params.min_tests, params.gate_rules) == (GATE, 2, GateRules(reruns=0))
+    assert (params.auth_scope, params.history) == (scope, ())
+    assert (request.budget, request.deadline_ms, request.workspace) == (budget, 88_000, WHERE)
+
+
+async def test_a_shards_gate_is_put_over_by_what_is_said(any_stage):
+    shard = await shard_of(any_stage)
+
+    params = params_of(GoalParams, await gone_on(any_stage, shard.task_id, gate=["other"], min_tests=0))
+
+    assert (params.gate, params.min_tests, params.gate_rules) == (("other",), 0, GateRules(reruns=0))
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "why"),
+    [
+        (BATCH_OF_IT.partition("[gate]")[0], {}, WITHOUT),
+        (BATCH_OF_IT, {"workspace": WHERE.model_copy(update={"changes": blob_ref(b"")})}, ON_OTHERS),
+    ],
+    ids=["no gate", "after a recipe"],
+)
+async def test_why_a_shards_session_has_no_gate_is_known(any_stage, text, fields, why):
+    shard = await shard_of(any_stage, text, **fields)
+
+    request = await gone_on(any_stage, shard.task_id)
+
+    assert (request.agent, why_unproved(request)) == ("run", why)
+
+
+@pytest.mark.parametrize("what", ["/undo", "/compact", "fork"])
+async def test_a_shards_session_keeps_its_terms_when_it_is_taken_back_or_copied(any_stage, what: str):
+    shard = await shard_of(any_stage)
+    muster = any_stage.muster
+    handle = await (muster.fork(shard.task_id) if what == "fork" else muster.prompt(shard.task_id, what))
+    lease = await claimed(any_stage, "build")
+    await any_stage.transport.checkpoint(lease, await any_stage.transport.blobs.put(b"a session"))
+    await end(any_stage, lease)
+
+    params = params_of(GoalParams, await gone_on(any_stage, handle.task_id))
+
+    assert (params.gate, params.history) == (GATE, ())
 
 
 async def test_what_cannot_be_proved_is_refused_before_anything_is_paid(any_stage):

@@ -72,6 +72,9 @@ def test_the_gates_own_folder_is_one_that_modules_are_loaded_from():
     assert shadows("sub/pytest.py", "sub")
 
 
+INI = "[tool.pytest.ini_options]\n"
+
+
 @pytest.mark.parametrize(
     ("name", "before", "after", "is_other"),
     [
@@ -80,6 +83,13 @@ def test_the_gates_own_folder_is_one_that_modules_are_loaded_from():
         ("pyproject.toml", "", '[project.entry-points.pytest11]\nx = "x"\n', True),
         ("pyproject.toml", '[tool.poetry]\nname = "a"\n', '[tool.poetry]\nname = "b"\n', False),
         ("pyproject.toml", "", "not toml =", True),
+        ("pyproject.toml", f"{INI}markers = []\n", f'{INI}markers = ["slow: takes long"]\n', False),
+        ("pyproject.toml", INI, f'{INI}markers = ["slow"]\naddopts = "-m fast"\n', True),
+        ("pyproject.toml", "", f'{INI}markers = ["slow"]\n', True),  # pytest reads no other file then
+        ("pytest.ini", "[pytest]\n", "[pytest]\nmarkers =\n    slow: takes long\n    fast: does not\n", False),
+        ("pytest.ini", "[pytest]\n", "[pytest]\nmarkers = slow\nxfail_strict = false\n", True),
+        ("tox.ini", "[pytest]\nmarkers = a\n", "[pytest]\nmarkers = b\n", False),
+        ("setup.cfg", "[tool:pytest]\n", "[tool:pytest]\nmarkers = slow\n", False),
         ("setup.cfg", "[metadata]\nversion = 1\n", "[metadata]\nversion = 2\n", False),
         ("setup.cfg", "", "[tool:pytest]\naddopts = -x\n", True),
         ("setup.cfg", "", "[options.entry_points]\npytest11 =\n  x = x\n", True),
@@ -352,6 +362,7 @@ async def inspected(diff: bytes, rules: GateRules = GateRules(), scope: tuple[st
         (edit("conftest.py", "+x"), GateRules(), "conftest.py"),
         (edit("pyproject.toml", "+x"), GateRules(), "pyproject.toml"),
         (edit("pytest.py", "+x", status="new file mode 100644\n"), GateRules(), "pytest.py"),
+        (edit("pytest.ini", "+", status="new file mode 100644\n"), GateRules(), "pytest.ini"),
         (edit("golden/a.txt", "+x"), GateRules(protect=("golden/**",)), "golden/a.txt"),
         (edit("out/report.xml", "+x"), GateRules(junit="out/*.xml"), "out/report.xml"),
     ],
@@ -537,12 +548,15 @@ async def test_what_the_bases_run_took_for_tests_are_tests(
         ("pytest other.py", GateRules(), ("other.py", "tox.ini")),
         ("pytest other.py", GateRules(tests=("other.py",)), ()),
         ("pytest check.py && tox", GateRules(), ("tox.ini",)),
+        ("pytest tests", GateRules(), ()),  # where a comment has a word about tox
     ],
 )
 async def test_a_file_that_tests_stand_in_is_no_script_where_a_command_names_it(command: str, rules, gate, tmp_path):
     git(tmp_path, "init", "-q")
     for name in ("check.py", "other.py"):
         (tmp_path / name).write_text("x\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_a.py").write_text("# tox runs this, and so does ruff\n")
     (tmp_path / "tox.ini").write_text("[testenv]\ncommands = x\n")
     git(tmp_path, "add", "-A")
     git(tmp_path, "commit", "-qm", "base")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
+from html import unescape
 from typing import Any
 
 import pytest
+from redis.asyncio import Redis
 
 from envelope.agents import AgentCard, WorkerCard
 from envelope.budget import Budget
@@ -21,12 +24,18 @@ from envelope.messages import TaskRequest, TaskResult, Workspace
 from orchestrator.acp.book import Kept
 from orchestrator.acp.goals import Terms, desk_of, goal_of
 from orchestrator.acp.prompts import Prompt
+from orchestrator.batch.formats import FORMATS
+from orchestrator.cli.reports import report_for
+from orchestrator.cli.summary import summary_of_run
+from orchestrator.goal_session import GONE, LOST
 from orchestrator.prompting import listener, session_of
 from orchestrator.read_only import READS_ONLY
 from orchestrator.resume import WITHOUT
-from orchestrator.submit import DRIVERS, RUN, VERIFY, GoalParams, goal_request, params_of
+from orchestrator.session.fold import Session
+from orchestrator.submit import DRIVERS, RUN, VERIFY, GoalParams, goal_request, params_of, task_request
 from transport.base import Handle
 from transport.consumer import Delivery
+from transport.embedded import Server
 
 BUILD = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**", "bash:**"))
 FILES = {"a.py": "old\n", "tests/test_a.py": "assert\nassert\n"}
@@ -216,6 +225,39 @@ async def test_a_test_that_a_verified_prompt_added_holds_as_it_was(stage, begin,
     assert second.errors[0].message.startswith("since what was verified last: the change edits tests/test_b.py, and")
 
 
+async def forget_blob(server: Server, ref: str) -> None:
+    async with Redis(unix_socket_path=server.url.removeprefix("unix://")) as client:
+        assert await client.delete(*[key async for key in client.scan_iter(match=f"*:blob:{ref}")])
+
+
+async def test_where_what_was_verified_is_gone_every_form_says_that_the_base_alone_counted(
+    stage, conductor_redis, begin, go_on
+):
+    first = await begin(writes("tests/test_b.py", "assert\n"))
+    await forget_blob(conductor_redis, first.patch.diff)
+
+    second = await go_on(first.task_id, writes("tests/test_b.py", "\n"))
+
+    assert told(second) == (True, GONE)
+    view = Session.of(second.task_id, second.trace_id, agent=RUN)
+    assert summary_of_run(view, second, cap_microusd=None).headline == f"✔ verified: {GONE}"
+    report = await report_for(stage.muster, second)
+    assert all(f"verified: {GONE}" in unescape(FORMATS[form](report)) for form in ("markdown", "junit", "sarif"))
+    assert json.loads(FORMATS["jsonl"](report).splitlines()[0])["reason"] == GONE
+
+
+async def test_so_it_does_where_the_work_was_taken_back_to_the_middle_of_a_prompt(stage, begin, sessions, go_on):
+    first = await begin(writes("a.py", "new\n"))
+    session = session_of(await listener(stage.transport, first.task_id))
+    sessions.past[session] += [{**sessions.past[session][-1], "a.py": "in the middle\n"}, {}]
+    async with stage.orchestrator(), stage.workers():
+        await stage.muster.gather([await stage.muster.prompt(first.task_id, "/undo")])
+
+    second = await go_on(first.task_id, writes("b.py", "more\n"))
+
+    assert (second.errors, told(second)) == ((), (True, LOST))
+
+
 async def test_after_a_rejected_prompt_the_one_before_it_counts(begin, go_on):
     first = await begin(writes("tests/test_b.py", "assert\n"))
     await go_on(first.task_id, writes("a.py", "fail\n"))
@@ -267,6 +309,55 @@ async def test_a_prompt_that_only_reads_verifies_nothing_that_was_rejected(begin
     second = await go_on(first.task_id, reads)
 
     assert [error.code for error in second.errors] == [ErrorCode.GATE_FAILED]
+
+
+def takes_out(*paths: str) -> Edit:
+    return lambda files: [files.pop(path) for path in paths]
+
+
+async def test_a_prompt_that_takes_out_all_work_says_so(stage, begin, go_on):
+    first = await begin(writes("b.py", "new\n"))
+    earlier = len(gate_runs(stage))
+
+    second = await go_on(first.task_id, takes_out("b.py"))
+
+    assert (second.status, second.errors, second.patch) == (State.COMPLETED, (), None)
+    assert told(second) == (False, "all that the session had changed was taken out again: nothing is left to verify")
+    assert second.output.structured["gate"]["after"]["tests"] == 2  # the base's
+    assert len(gate_runs(stage)) == earlier
+
+
+async def test_a_prompt_that_takes_out_a_verified_test_with_all_else_is_rejected(begin, go_on):
+    first = await begin(writes("tests/test_b.py", "assert\n"))
+
+    second = await go_on(first.task_id, takes_out("tests/test_b.py"))
+    third = await go_on(first.task_id, writes("b.py", "new\n"))
+
+    words = "since what was verified last: the gate ran 2 tests, fewer than the 3 before"
+    assert [error.code for error in second.errors] == [ErrorCode.GATE_FAILED]
+    assert (second.errors[0].message, third.errors[0].message) == (words, words)
+    assert second.output.structured["evidence"]["result"] == "rejected"
+
+
+@pytest.mark.parametrize("edit", [writes("tests/test_b.py", "\n"), takes_out("tests/test_b.py")], ids=["less", "all"])
+async def test_a_verified_test_may_go_where_a_grant_names_it(begin, go_on, edit):
+    first = await begin(writes("tests/test_b.py", "assert\n"))
+
+    second = await go_on(first.task_id, edit, allow=("edit:tests/**",))
+    third = await go_on(second.task_id, writes("b.py", "new\n"))
+
+    assert (second.errors, third.errors, told(third)) == ((), (), (True, ""))
+    assert any(
+        note.startswith("since what was verified last: ") for note in second.output.structured["evidence"]["notes"]
+    )
+
+
+async def test_a_grant_of_other_tests_lifts_nothing(begin, go_on):
+    first = await begin(writes("tests/test_b.py", "assert\n"))
+
+    second = await go_on(first.task_id, writes("tests/test_b.py", "\n"), allow=("edit:tests/test_a.py",))
+
+    assert "since what was verified last" in second.errors[0].message
 
 
 async def test_a_session_that_was_begun_without_a_gate_says_that_it_has_none(begin, go_on):
@@ -451,6 +542,60 @@ async def test_an_agents_task_in_a_goals_session_is_not_proved_and_hides_nothing
 
     assert own.output.structured is None
     assert "since what was verified last" in after.errors[0].message
+
+
+async def test_what_a_subagent_may_not_do_is_told_to_whoever_goes_on_with_its_session(stage, begin, sessions):
+    held = {"inherited_denies": [[["bash", "*", True]]], "subagent_depth": 0}
+
+    async def delegate(task: TaskRequest) -> None:
+        if task.agent != VERIFY and not below:
+            same = {"agent": "build", "pool": "build", "auth_scope": BUILD.auth_scope, "workspace": task.workspace}
+            child = task_request(
+                parent=task, **same, deadline_ms=60_000, sender="build/build", prompt="look", params=held
+            )
+            below.append(child)
+            sessions.edits.insert(0, reads)
+            await stage.transport.submit([child])
+            async for _ in stage.transport.results([child.task_id]):
+                pass
+
+    below: list[TaskRequest] = []
+    stage.builders.before_start = delegate
+    await begin(writes("a.py", "new\n"))
+    sessions.edits.append(writes("a.py", "newer\n"))
+    async with stage.orchestrator(), stage.workers():
+        [second] = await stage.muster.gather([await stage.muster.resume(below[0].task_id, "More")])
+
+    agent = stage.builders.shards_started()[-1]
+    assert (told(second), agent.parent_task_id) == ((True, ""), second.task_id)
+    assert {name: agent.input.params[name] for name in held} == held
+
+
+SHARDS = """
+name = "both"
+[[repositories]]
+path = "."
+[shards]
+glob = "*.py"
+[[steps]]
+agent = "build"
+prompt = "Mend {path}."
+[gate]
+commands = ["run-tests"]
+"""
+
+
+async def test_a_shards_session_is_proved_by_its_batchs_gate_against_its_base(stage, sessions, go_on):
+    sessions.edits.append(writes("a.py", "new\n"))
+    _, report = await stage.batch(await stage.repository(FILES), text=SHARDS)
+    [shard] = report.repositories[0].shards
+
+    good = await go_on(shard.task_id, writes("a.py", "newer\n"))
+    bad = await go_on(shard.task_id, writes("a.py", "fail\n"))
+
+    assert (report.verified, good.errors, told(good)) == (True, (), (True, ""))
+    assert [file.path for file in good.patch.files] == ["a.py"]
+    assert [error.code for error in bad.errors] == [ErrorCode.GATE_FAILED]
 
 
 async def test_a_copy_of_a_session_at_work_does_not_wait_for_it(stage, begin, sessions):

@@ -24,15 +24,11 @@ def watch() -> None:
 
     program: Any = unittest.TestProgram
     run_tests = program.runTests
-    result: Any = unittest.TestResult
-    start, stop = result.startTest, result.stopTest
-    numbers: dict[int, int] = {}
 
     def and_then_the_own(self: Any) -> None:
         cases = _cases(self.test)  # a suite forgets its tests as they run
         names = _names(cases)
-        numbers.update((id(case), number) for number, case in enumerate(cases))
-        TELL("collected", {number: _told(case) for number, case in enumerate(cases)})
+        TELL("collected", {id(case): _told(case) for case in cases})
         try:
             run_tests(self)
         finally:
@@ -40,17 +36,19 @@ def watch() -> None:
             with suppress(Exception):  # a runner that is not known: there is no control then, and the gate says so
                 _run_own(self.testRunner, names)
 
-    def started(self: Any, test: Any) -> None:
-        TELL("before_setup", numbers.get(id(test)))
-        TELL("before_call", numbers.get(id(test)))
-        start(self, test)
-
-    def stopped(self: Any, test: Any) -> None:
-        stop(self, test)
-        TELL("after_call", numbers.get(id(test)), test)
-
     program.runTests = and_then_the_own
-    result.startTest, result.stopTest = started, stopped
+    one: Any = unittest.TestCase
+    run = one.run
+
+    def looked_at_first(self: Any, result: Any = None) -> Any:
+        TELL("before_setup", id(self))
+        TELL("before_call", id(self))
+        try:
+            return run(self, result)
+        finally:
+            TELL("after_call", id(self), self)
+
+    one.run = looked_at_first
 
 
 def _cases(suite: Any) -> list[Any]:

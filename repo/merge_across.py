@@ -1,0 +1,106 @@
+"""Patches that share no file, and yet cannot both stand: one begins to use what the other one takes away."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .changes import NO_MODE
+from .content import REGULAR_FILES
+from .merge_entities import across, text_of_version
+from .merge_sides import Changeset, Side
+from .merge_tree import Version, version_at
+from .merge_words import Words, may_meet, names_gone, reaches, words_of
+from .scratch import Scratch
+
+MAX_LOOKS = 20  # for one patch; each is a process
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """Another patch, the paths of both, and why they cannot both stand."""
+
+    key: str
+    paths: tuple[str, ...]
+    why: str
+
+
+@dataclass(slots=True)
+class Across:
+    """What the patches so far say, in their own lines."""
+
+    own: Scratch
+    base: str
+    _said: dict[str, tuple[Words, Mapping[bytes, Version]]] = field(
+        default_factory=dict[str, tuple[Words, Mapping[bytes, Version]]]
+    )
+    _new: dict[str, tuple[Words, Mapping[bytes, Version]]] = field(
+        default_factory=dict[str, tuple[Words, Mapping[bytes, Version]]]
+    )
+    _seats: dict[tuple[str, ...], dict[str, str]] = field(default_factory=dict[tuple[str, ...], dict[str, str]])
+    _texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    _reached: dict[tuple[str, str], bool] = field(default_factory=dict[tuple[str, str], bool])
+    _with_losses: list[str] = field(default_factory=list[str])
+
+    async def met(self, patch: Changeset, side: Side) -> Met | None:
+        words, _ = own = self._of(patch, side)
+        for seat, path in words.seats.items():
+            for key, other in self._seats.get(seat, {}).items():
+                if other != path:
+                    return Met(key, tuple(sorted((path, other))), f"both have {' '.join(seat[-1:])}")
+        looks = 0
+        # Those that take nothing away cannot let down one that takes nothing away, either.
+        keys = self._said if words.takes else self._with_losses
+        for key in keys:
+            other = self._said[key]
+            for some, others in ((own, other), (other, own)):
+                if names := some[0].types_lost & others[0].types_named:
+                    why = f"one begins to use {', '.join(sorted(names))}, which is gone with the other"
+                    return Met(key, tuple(sorted({*patch.paths})), why)
+                if named := names_gone(some[0], others[0]):
+                    return Met(key, tuple(sorted(named)), "one names a file that is gone with the other")
+                for path, file in may_meet(some[0], others[0]):
+                    if looks > MAX_LOOKS or not await self._reaches(path, file, others[1]):
+                        continue
+                    looks += 1
+                    if await self._is_let_down(path, some[1], file, others[1]):
+                        return Met(key, tuple(sorted((path, file))), f"{file} begins to use what {path} no longer has")
+        return None
+
+    def add(self, patch: Changeset, side: Side) -> None:
+        words, entries = self._of(patch, side)
+        self._said[patch.key] = words, entries
+        if words.takes:
+            self._with_losses.append(patch.key)
+        for seat, path in words.seats.items():
+            self._seats.setdefault(seat, {})[patch.key] = path
+
+    def _of(self, patch: Changeset, side: Side) -> tuple[Words, Mapping[bytes, Version]]:
+        if patch.key not in self._new:
+            entries = {entry.path: Version(entry.mode, entry.id) for entry in side.entries}
+            self._new = {patch.key: (words_of(patch.diff, patch.files), entries)}
+        return self._new[patch.key]
+
+    async def _reaches(self, path: str, file: str, others: Mapping[bytes, Version]) -> bool:
+        version = others.get(os.fsencode(file))
+        if version is None or version.mode.encode() not in REGULAR_FILES:
+            return False
+        if (version.id, path) not in self._reached:
+            if version.id not in self._texts:
+                self._texts[version.id] = await text_of_version(self.own, version)
+            self._reached[version.id, path] = reaches(self._texts[version.id], path, file)
+        return self._reached[version.id, path]
+
+    async def _is_let_down(
+        self, path: str, some: Mapping[bytes, Version], file: str, others: Mapping[bytes, Version]
+    ) -> bool:
+        versions: list[Version | None] = []
+        for name, side in ((os.fsencode(path), some), (os.fsencode(file), others)):
+            versions += [await version_at(self.own, self.base, name), side.get(name)]
+        was, now, before, after = versions
+        if now is not None and others.get(os.fsencode(path)) == now:
+            return False  # both made the same of it
+        if was is None or now is None or after is None or NO_MODE in (now.mode, after.mode):
+            return False
+        return await across(self.own, path, file, (was, now, before, after))

@@ -1,0 +1,219 @@
+"""What a patch says in its own lines, as far as other files may depend on it: pure, on the text of its diff.
+
+It only finds where to look: `merge_across.py` reads the files of those that meet here.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from .changes import FileChange
+from .syntaxes import SUFFIXES
+
+MAX_DIFF_BYTES = 4 * 1024 * 1024  # more than that is generated, or no source
+
+_WORD = re.compile(r"[^\W\d]\w+")
+_PATHS = re.compile(r"[\w.@~-]+(?:/[\w.@~-]+)+|[\w-]+\.[a-z]{2,4}\b")
+_DEFINES = re.compile(
+    r"\b(?:def|class|function\*?|fn|const|let|var|type|interface|trait|struct|enum|record|static|message|mod)\s+([^\W\d]\w*)"
+    r"|\bfunc\s+(?:\([^)]*\)\s*)?(\w+)|^([^\W\d]\w*)\s*(?::[^=]*)?=[^=]|^\s+[\w<>\[\], ]+\s(\w+)\s*\([^;]*\{?$"
+    r"|^export\s+default\s+(?:class|function)?\s*(\w*)|^\s+(?:get |set |async |static )*(\w+)\([^;]*\{$"
+)
+# A line that asks something of those who derive from what it stands in.
+_ASKS = re.compile(
+    r"abstractmethod|\babstract\b|^\s+[\w<>\[\],.&: ()-]*\w+\??\([^{}]*\)[^{}]*;\s*$|\.\.\.\s*$|^\t\w+\([^{}]*\)[^{}]*$"
+)
+_GO = re.compile(r"(?:func\s+(?:\((?:\w+\s+)?\*?(\w+)[^)]*\)\s*)?|type\s+|var\s+|const\s+)(\w+)")
+_GO_ELSEWHERE = re.compile(r"_(linux|windows|darwin|freebsd|unix|amd64|arm64|wasm|js|386|test)\.go$")
+_AFTER = re.compile(
+    r"down_revision\b[^=]*=\s*['\"](\w+)['\"]|dependencies\s*=\s*\[?\(\s*['\"](\w+)['\"],\s*['\"](\w+)['\"]\)"
+)
+_ENDS = ("/__init__", "/index", "/mod")
+
+
+@dataclass(slots=True)
+class Words:
+    """`gone`: paths that it takes away. `mentions`: paths that it begins to name. `lost`: by file, names of definitions
+    whose line it took away or changed, or nothing but that it asks for more. `words`: by file, those it begins to use.
+    `types_lost`, `types_named`: of schemas. `seats`: what one alone can have among the files of a folder."""
+
+    gone: set[str] = field(default_factory=set[str])
+    kept: set[str] = field(default_factory=set[str])
+    mentions: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    lost: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    words: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    types_lost: set[str] = field(default_factory=set[str])
+    types_named: set[str] = field(default_factory=set[str])
+    seats: dict[tuple[str, ...], str] = field(default_factory=dict[tuple[str, ...], str])
+
+    @property
+    def takes(self) -> bool:
+        """It may let down others."""
+        return bool(self.gone or self.lost or self.types_lost)
+
+
+def words_of(diff: bytes, files: Iterable[FileChange]) -> Words:
+    found = Words()
+    for change in files:
+        if change.status == "D":
+            found.gone.add(change.path)
+        elif change.status == "R" and change.old_path is not None:
+            found.gone.add(change.old_path)
+        if change.status in "AR":
+            found.kept.add(stem_of(change.path))
+    if len(diff) > MAX_DIFF_BYTES:
+        return found
+    for path, removed, added in _lines(diff.decode("utf-8", "replace")):
+        _read(found, path, removed, added)
+    return found
+
+
+def _lines(diff: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Of each file: its new path (or old one, if it is gone), the lines that went and those that came."""
+    for section in re.split(r"^diff --git .*\n", diff, flags=re.MULTILINE)[1:]:
+        head, _, rest = section.partition("\n@@ ")
+        named = re.search(r"^\+\+\+ b/(.*?)\t?$", head, re.MULTILINE) or re.search(
+            r"^--- a/(.*?)\t?$", head, re.MULTILINE
+        )
+        if named is None:
+            continue
+        lines = rest.splitlines()[1:]
+        yield named[1], [line[1:] for line in lines if line[:1] == "-"], [line[1:] for line in lines if line[:1] == "+"]
+
+
+def _read(found: Words, path: str, removed: list[str], added: list[str]) -> None:
+    folder = posixpath.dirname(path)
+    mentions = set(_mentions(folder, path, added)) - set(_mentions(folder, path, removed))
+    if mentions:
+        found.mentions[path] = mentions
+    suffix = posixpath.splitext(path)[1]
+    if suffix in (".proto", ".graphql", ".gql"):
+        found.types_lost |= set(_types(removed)) - set(_types(added))
+        found.types_named |= {word for line in added for word in _WORD.findall(line)} - set(_types(added))
+    if suffix not in SUFFIXES:
+        return
+    new = {word for line in added for word in _WORD.findall(line)}
+    found.words[path] = new | {"default"} if suffix.endswith(("s", "x")) else new
+    kept = {said for line in added for said in (line, _python_header(line)) if said}
+    names = (
+        _first(one) for line in removed if not {line, _python_header(line)} & kept for one in _DEFINES.finditer(line)
+    )
+    lost = {name or "default" for name in names}
+    if path not in found.gone and (lost or any(_ASKS.search(line) for line in added)):
+        found.lost[path] = lost
+    if suffix == ".go" and not _GO_ELSEWHERE.search(path) and not any("//go:build" in line for line in added):
+        said = {(one[1] or "", one[2]) for line in added if (one := _GO.match(line))}
+        said -= {(one[1] or "", one[2]) for line in removed if (one := _GO.match(line))}
+        found.seats |= {(folder, "Go", *name): path for name in said if name[1] not in ("init", "main", "_")}
+    if suffix == ".py" and not removed:
+        for one in filter(None, map(_AFTER.search, added)):
+            found.seats[(folder, "after", *filter(None, one.groups()))] = path
+
+
+def _python_header(line: str) -> str:
+    """A function's first line without what is said of its types: who calls it need not know."""
+    if not re.match(r"\s*(async )?def \w+\(.*:$", line):
+        return ""
+    return re.sub(r"\s*->.*|:\s*[^,=()]*(?=[,=)])|\s", "", re.sub(r"\[[^\]]*\]", "", line.rstrip(":"))).rstrip(":")
+
+
+def _types(lines: Iterable[str]) -> Iterator[str]:
+    """What a schema defines."""
+    for line in lines:
+        if found := re.match(r"\s*(?:message|enum|service|type|input|interface|union|scalar)\s+(\w+)", line):
+            yield found[1]
+
+
+def _first(found: re.Match[str]) -> str:
+    return next(filter(None, found.groups()), "")
+
+
+def _mentions(folder: str, path: str, lines: Iterable[str]) -> Iterator[str]:
+    """Paths that lines name: as they are, from their own folder, and what imports mean by their dots."""
+    for line in lines:
+        for said in _PATHS.findall(line):
+            yield posixpath.normpath(said)
+            yield posixpath.normpath(posixpath.join(folder, said))
+        if path.endswith((".py", ".pyi")):
+            yield from _python(folder, line)
+        elif path.endswith((".java", ".rs")) and (
+            found := re.search(r"\b(?:import|use)\s+(?:static\s+)?([\w.:]+)", line)
+        ):
+            said = re.sub(r"[.:]+", "/", found[1]).removeprefix("crate/")
+            yield from (said, f"src/{said}", posixpath.dirname(f"src/{said}"))
+        if path.endswith(".java"):
+            yield from (posixpath.join(folder, word) for word in _WORD.findall(line))
+
+
+def _python(folder: str, line: str) -> Iterator[str]:
+    if found := re.match(r"\s*from\s+(\.*)([\w.]*)\s+import\s+\(?([\w, ]*)", line):
+        start = folder
+        for _ in found[1][1:]:
+            start = posixpath.dirname(start)
+        module = posixpath.join(start if found[1] else "", found[2].replace(".", "/"))
+        yield module
+        yield from (posixpath.join(module, name) for name in re.findall(r"\w+", found[3]))
+    elif found := re.match(r"\s*import\s+([\w., ]+)", line):
+        yield from (name.replace(".", "/") for name in re.findall(r"[\w.]+", found[1]))
+
+
+def stem_of(path: str) -> str:
+    """A module without its file's ending; `a/__init__.py` and `a.py` are one."""
+    stem = posixpath.splitext(path)[0]
+    return next((stem.removesuffix(end) for end in _ENDS if stem.endswith(end)), stem)
+
+
+def names_gone(taken: Words, other: Words) -> set[str]:
+    """Files of the other one that begin to name a path that this one takes away."""
+    found: set[str] = set()
+    for path in taken.gone if other.mentions else ():
+        stem = stem_of(path)
+        if stem in taken.kept:
+            continue
+        parts = stem.split("/")
+        said = {path, stem, *("/".join(parts[at:]) for at in range(1, len(parts) - 1))}
+        found |= {one for file, mentions in other.mentions.items() if said & mentions for one in (file, path)}
+    return found
+
+
+def may_meet(lost: Words, other: Words) -> Iterator[tuple[str, str]]:
+    """Pairs of a file of which one patch took names away, and one in which the other patch begins to use some."""
+    for path, names in lost.lost.items():
+        stem, folder = posixpath.basename(stem_of(path)), posixpath.basename(posixpath.dirname(path))
+        for file, words in other.words.items():
+            if file != path and _family(file) == _family(path) and (names & words or stem in words or folder in words):
+                yield path, file
+
+
+def _family(path: str) -> str:
+    suffix = posixpath.splitext(path)[1]
+    return "script" if suffix[1:] in ("js", "jsx", "mjs", "cjs", "ts", "mts", "cts", "tsx") else suffix[:3]
+
+
+def reaches(after: bytes, path: str, file: str) -> bool:
+    """Whether a file's text says that it uses another file's names at all."""
+    stem, folder = stem_of(path), posixpath.dirname(path)
+    name, text = posixpath.basename(stem), after.decode("utf-8", "replace")
+    if path.endswith((".go", ".java")) and folder == posixpath.dirname(file):
+        return True
+    if path.endswith(".go"):
+        return (
+            re.search(rf'^\s*(?:import\s+)?(?:\w+\s+)?"(?:[^"]*/)?{re.escape(posixpath.basename(folder))}"', text, re.M)
+            is not None
+        )
+    if path.endswith(".rs"):
+        return re.search(rf"\b{re.escape(name)}\b", text) is not None or name in (
+            "lib",
+            "main",
+            posixpath.basename(folder),
+        )
+    if path.endswith((".py", ".pyi", ".java")):
+        return any(_is(said, stem) for said in _mentions(posixpath.dirname(file), file, text.splitlines()))
+    return any(posixpath.basename(stem_of(said)) == name for said in re.findall(r"['\"]([^'\"\n]+)['\"]", text))
+
+
+def _is(said: str, stem: str) -> bool:
+    return said == stem or (bool(said) and stem.endswith(f"/{said}"))
