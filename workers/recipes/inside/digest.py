@@ -380,24 +380,31 @@ def watch(pipe: str, root: str) -> Any:
     session, event, owner, name = Session(root), "control." + os.urandom(16).hex(), os.getpid(), os.urandom(4).hex()
     say = _speaker(descriptor, name, os.urandom(16))
 
-    def hook(what: str, args: tuple[Any, ...]) -> None:
-        try:
-            if what == "open":
-                session.files.opened(args[0], args[2])
-            elif what in PLACES:
-                for number in PLACES[what]:
-                    session.files.replaced(args[number])
-            elif what in TRACERS:
-                session.traced(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
-            elif what == "object.__setattr__" and args[1] in SET_CODE:
-                session.set_code(args[0])
-            elif what == event and os.getpid() == owner:
-                found = getattr(session, args[0])(*args[1:])
-                if found is not None:
-                    say(dumps(found))
-        except Exception as error:  # what raises here would raise in the project's own code
-            if what not in FILES:  # a folder that is gone, or a name that nobody can read, is no fault of the tests
-                session.wrong = repr(error)
+    def placed(what: str, args: Any) -> None:
+        for number in PLACES[what]:
+            session.files.replaced(args[number])
+
+    def told(_: str, args: Any) -> None:
+        found = getattr(session, args[0])(*args[1:]) if os.getpid() == owner else None
+        if found is not None:
+            say(dumps(found))
+
+    answers: dict[str, Any] = {
+        event: told,
+        "open": lambda _, args: session.files.opened(args[0], args[2]),
+        "object.__setattr__": lambda _, args: session.set_code(args[0]) if args[1] in SET_CODE else None,
+        **dict.fromkeys(PLACES, placed),
+        **dict.fromkeys(TRACERS, lambda *_: session.traced(sys._getframe(2))),  # pyright: ignore[reportPrivateUsage]
+    }
+
+    def hook(what: str, args: tuple[Any, ...], answer_to: Any = answers.get) -> None:
+        answer = answer_to(what)  # of thousands of events a few are answered
+        if answer is not None:
+            try:
+                answer(what, args)
+            except Exception as error:  # what raises here would raise in the project's own code
+                if what not in FILES:  # a folder that is gone, or a name that nobody can read, is no fault of the tests
+                    session.wrong = repr(error)
 
     sys.addaudithook(hook)
     return functools.partial(sys.audit, event)

@@ -10,7 +10,8 @@ import os
 import sys
 import types
 from hashlib import blake2b
-from operator import is_
+from itertools import chain
+from operator import is_, itemgetter
 from typing import Any, Iterable, Iterator
 
 TYPE_CHECKING = False  # it stands in the namespace already
@@ -83,7 +84,8 @@ class Homes:
 
     def __init__(self) -> None:
         self._homes: list[tuple[str, Any, dict[str, object], tuple[Any, ...]]] = []
-        self._held: list[list[object]] = []  # all that they had when they were looked at
+        self._views: list[Any] = []
+        self._held: list[object] = []  # all that they had when they were looked at
 
     def add(self, modules: Iterable[tuple[str, Any]]) -> None:
         """With the classes that stand there."""
@@ -95,21 +97,21 @@ class Homes:
                     found.append((name + "." + str(key), fields_of_class(cls), type.mro(cls)[1:]))
             for label, home, bases in found:
                 self._homes.append((label, home, {key: one for key, one in list(home.items()) if is_code(one)}, bases))
-                self._held.append(list(home.values()))
+                self._views.append(home.values())
+        self._held = list(chain.from_iterable(self._views))
 
     def changed(self, *, at_last: bool = False) -> Iterator[tuple[str, object]]:
         """Since it was asked before, `at_last` whatever was known: a name, and what it means now."""
-        for number, (label, home, first, bases) in enumerate(self._homes):
-            held, now = self._held[number], list(home.values())
-            if at_last or len(now) != len(held) or not all(map(is_, now, held)):
-                self._held[number] = now
-                yield from (
-                    (label + "." + key, home.get(key)) for key, one in first.items() if home.get(key) is not one
-                )
-                # what is new in a class counts where it comes before what the class inherits
-                for key in [key for key in list(home) if key not in first and is_code(home.get(key))]:
-                    if any(key in fields_of_class(base) for base in bases):
-                        yield label + "." + key, home.get(key)
+        now = list(chain.from_iterable(self._views))
+        if not at_last and len(now) == len(self._held) and all(map(is_, now, self._held)):
+            return
+        self._held = now
+        for label, home, first, bases in self._homes:
+            yield from ((label + "." + key, home.get(key)) for key, one in first.items() if home.get(key) is not one)
+            # what is new in a class counts where it comes before what the class inherits
+            for key in list(home) if bases and len(home) > len(first) else ():
+                if key not in first and is_code(home.get(key)) and any(key in fields_of_class(base) for base in bases):
+                    yield label + "." + key, home.get(key)
 
 
 def is_standard(module: Any, known: dict[str, bool]) -> bool:
@@ -138,7 +140,8 @@ class Runner:
         self._there = {name for name, _ in others}
         self._late: dict[str, list[tuple[str, Any]]] = {}  # Python's own that came later
         self._tables = list(_code_in_tables([*runners, *others]))
-        self._kinds: list[tuple[str, Any, type]] = [(name, module, type(module)) for name, module in runners]
+        looked_at = [(name, module) for name, module in runners if name in USUAL + CRITICAL]
+        self._kinds: list[tuple[str, Any, type]] = [(name, module, type(module)) for name, module in looked_at]
         self._at_last, self._critical, self._usual = Homes(), Homes(), Homes()
         self._at_last.add(others)
         self._critical.add(runner_modules(CRITICAL))
@@ -148,7 +151,7 @@ class Runner:
         """What tests import from elsewhere."""
         self._used = names
         modules = [(name, sys.modules[name]) for name in sorted(names.difference(USUAL)) if name in sys.modules]
-        self._kinds += [(name, module, type(module)) for name, module in modules if name not in self._first]
+        self._kinds += [(name, module, type(module)) for name, module in modules if name not in CRITICAL]
         self._usual.add(modules)
 
     def changed(self) -> set[str]:
@@ -202,22 +205,24 @@ class Runner:
                     # names from elsewhere may come when they are asked for; what is the project's is told by its name
                     homes = {key for key, one in list(fields(module).items()) if home_of(one) == name}
                     own = [(key, one) for key, one in self._late[name] if key.partition(".")[0] in homes]
-                    found[name] = self._digest(name, [(key, one) for key, one in own if not path_of(file_of(one))])
+                    found[name] = self._digest(name, own, path_of)
         return found
 
-    def _digest(self, name: str, own: list[tuple[str, Any]]) -> str:
+    def _digest(self, name: str, own: list[tuple[str, Any]], path_of: Any = None) -> str:
         """The module's own code, lines and all, as Python writes it at once; of other code no lines."""
-        file = fields(sys.modules[name]).get("__file__")
+        file = fields(sys.modules.get(name)).get("__file__") if CAN_WRITE_CODE else None
         parts: list[Any] = []
         for key, value in own:
-            code = next(iter(code_in(value)), None)
+            code = value.__code__ if type(value) is types.FunctionType else next(iter(code_in(value)), None)
             if not isinstance(code, types.CodeType):
                 code = "%s %s" % (type(value).__name__, getattr(value, "__qualname__", ""))
-            elif not CAN_WRITE_CODE or code.co_filename != file:
+            elif code.co_filename != file:
+                if path_of and path_of(code.co_filename):
+                    continue
                 code = self._code.of(code)
             if name + "." + key not in HOOKS:
                 parts.append((key, code))
-        return blake2b(bytes_of(sorted(parts, key=lambda part: part[0])) or b"", digest_size=6).hexdigest()
+        return blake2b(bytes_of(sorted(parts, key=itemgetter(0))) or b"", digest_size=6).hexdigest()
 
     def _standard(self) -> Iterator[tuple[str, Any]]:
         """Python's own modules: who compares, reads or writes for a test may stand there."""
