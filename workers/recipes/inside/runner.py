@@ -161,8 +161,9 @@ class Runner:
             first = self._first.get(name)
             if first is not None:
                 found |= {name + "." + key for key in self._others(first, _now(module))}
-        for homes in (self._at_last, self._critical, self._usual):
-            found |= {name for name, _ in homes.changed(at_last=True)}
+        found |= {name for name, _ in self._critical.changed(at_last=True)}
+        for homes in (self._at_last, self._usual):
+            found |= {name for name, value in homes.changed(at_last=True) if not _is_of_a_library(name, value)}
         found |= {name for name, table, key, value in self._tables if table.get(key, value) is not value}
         return found - HOOKS
 
@@ -171,7 +172,10 @@ class Runner:
 
     def changed_among_usual(self, is_of_tests: Any) -> set[str]:
         """But for what tests put there themselves for a while, in a fixture of a module or a class."""
-        found = {name for name, value in self._usual.changed() if not (_is_mock(value) or is_of_tests(value))}
+        found: set[str] = set()
+        for name, value in self._usual.changed():
+            if not (_is_mock(value) or is_of_tests(value) or _is_of_a_library(name, value)):
+                found.add(name)
         for name, module, kind in self._kinds:
             # a module that is loaded late may become one like others
             if sys.modules.get(name) is not module or type(module) not in (kind, types.ModuleType):
@@ -205,7 +209,8 @@ class Runner:
                     # names from elsewhere may come when they are asked for; what is the project's is told by its name
                     homes = {key for key, one in list(fields(module).items()) if home_of(one) == name}
                     own = [(key, one) for key, one in self._late[name] if key.partition(".")[0] in homes]
-                    found[name] = self._digest(name, own, path_of)
+                    is_mixed = any(_is_of_a_library(name, one) for _, one in own)
+                    found[name + (" with a library" if is_mixed else "")] = self._digest(name, own, path_of)
         return found
 
     def _digest(self, name: str, own: list[tuple[str, Any]], path_of: Any = None) -> str:
@@ -273,6 +278,12 @@ def _is_alien(value: Any, module: Any) -> bool:
     home = sys.modules.get(home_of(value))
     name = name_of(value) if type(value) is type else value.__name__
     return home not in (None, module) and fields(home).get(name, value) is not value
+
+
+def _is_of_a_library(name: str, value: Any) -> bool:
+    """Libraries mend Python, as `typing_extensions` does. A runner's own is nobody's to mend."""
+    file = file_of(value)
+    return type(file) is str and ("site-packages/" in file or "dist-packages/" in file) and not is_below(name, RUNNERS)
 
 
 def _is_mock(value: Any) -> bool:
