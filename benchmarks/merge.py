@@ -2,7 +2,8 @@
 
     python -m benchmarks.merge [--quick] [--no-peers] [--json FILE]
 
-All in one run on the same generated repository and patches. CPU is what git's processes and this one took together.
+All in one run on the same generated repository and patches: of texts, which git alone merges, and of Python, whose
+merges are looked at. CPU is what git's processes and this one took together.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 from repo.changes import FileChange
@@ -28,6 +30,7 @@ from repo.predict import predict
 FILES, QUICK_FILES = 20_000, 1_000
 PATCHES, QUICK_PATCHES = 200, 20
 LINES = 60
+TEXT, PYTHON = ".txt", ".py"
 IDENTITY = {f"GIT_{who}_{what}": "bench@localhost" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
 Row = dict[str, float]
@@ -59,19 +62,26 @@ def git(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes:
 
 
 def make_repository(root: Path, files: int) -> str:
-    text = "".join(f"line {number}\n" for number in range(LINES))
+    """Half of the files are texts, half are Python: each line is a statement, or a function of its own."""
     for number in range(files):
-        path = root / path_of(number)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"file {number}\n{text}")
+        for suffix in (TEXT, PYTHON) if number < files // 2 else ():
+            path = root / path_of(number, suffix)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"# file {number}\n" + "".join(line(suffix, at) for at in range(LINES)))
     git(root, "init", "--quiet")
     git(root, "add", "--all")
     git(root, "commit", "--quiet", "-m", "base")
     return git(root, "rev-parse", "HEAD").decode().strip()
 
 
-def path_of(number: int) -> str:
-    return f"p{number % 100}/f{number}.txt"
+def path_of(number: int, suffix: str) -> str:
+    return f"p{number % 100}/f{number}{suffix}"
+
+
+def line(suffix: str, number: int, value: str = "0") -> str:
+    if suffix == PYTHON:
+        return f"def line_{number}():\n    return {value!r}\n\n\n"
+    return f"line {number} of {value}\n"
 
 
 def make_patches(root: Path, base: str, edits: dict[str, dict[str, Callable[[str], str]]]) -> list[Changeset]:
@@ -87,19 +97,24 @@ def make_patches(root: Path, base: str, edits: dict[str, dict[str, Callable[[str
     return made
 
 
-def disjoint(count: int) -> dict[str, dict[str, Callable[[str], str]]]:
-    return {f"k{n:04}": {path_of(n): lambda text: text.replace("line 7\n", "LINE 7\n")} for n in range(count)}
+def changed(suffix: str, number: int, value: str) -> Callable[[str], str]:
+    return lambda text: text.replace(line(suffix, number), line(suffix, number, value))
 
 
-def overlapping(count: int) -> dict[str, dict[str, Callable[[str], str]]]:
-    """All of them change one file beside their own, each in another line, or (one in ten) in the same."""
+def disjoint(count: int, suffix: str) -> dict[str, dict[str, Callable[[str], str]]]:
+    return {f"k{n:04}": {path_of(n, suffix): changed(suffix, 7, "1")} for n in range(count)}
 
-    def at(n: int) -> Callable[[str], str]:
-        line = 0 if n % 10 == 0 else 3 * (n % 18) + 3
-        return lambda text: text.replace(f"line {line}\n", f"line {line} of {n}\n")
 
-    shared = path_of(count)
-    return {f"k{n:04}": {path_of(n): lambda text: text.upper(), shared: at(n)} for n in range(count)}
+def overlapping(count: int, suffix: str) -> dict[str, dict[str, Callable[[str], str]]]:
+    """All of them change one file beside their own, each in another place, or (one in ten) in the same."""
+    shared = path_of(count, suffix)
+    return {
+        f"k{n:04}": {
+            path_of(n, suffix): changed(suffix, 7, "1"),
+            shared: changed(suffix, 0 if n % 10 == 0 else 3 * (n % 18) + 3, str(n)),
+        }
+        for n in range(count)
+    }
 
 
 def with_am(root: Path, base: str, patches: list[Changeset]) -> None:
@@ -129,19 +144,22 @@ async def bench(files: int, count: int, *, peers: bool) -> dict[str, Row]:
         root.mkdir()
         base = make_repository(root, files)
         mirror = Mirror(root / ".git")
-        apart = make_patches(root, base, disjoint(count))
-        close = make_patches(root, base, overlapping(count))
-        rows = {
-            f"merge of {count} disjoint": await measured(lambda: merge_patches(mirror, base, apart)),
-            f"prediction for {count} disjoint": await measured(lambda: predict(mirror, base, apart)),
-            f"merge of {count} in one file": await measured(lambda: merge_patches(mirror, base, close)),
-            f"prediction for {count} in one file": await measured(lambda: predict(mirror, base, close)),
-        }
+        rows: dict[str, Row] = {}
+        apart: list[Changeset] = []
+        for suffix in (PYTHON, TEXT):
+            apart = make_patches(root, base, disjoint(count, suffix))
+            close = make_patches(root, base, overlapping(count, suffix))
+            rows |= {
+                f"merge of {count} disjoint, {suffix}": await measured(partial(merge_patches, mirror, base, apart)),
+                f"prediction for {count} disjoint, {suffix}": await measured(partial(predict, mirror, base, apart)),
+                f"merge of {count} in one file, {suffix}": await measured(partial(merge_patches, mirror, base, close)),
+                f"prediction for {count} in one file, {suffix}": await measured(partial(predict, mirror, base, close)),
+            }
         for name, peer in (("git am", with_am), ("git apply, git commit", with_apply)) if peers else ():
             git(root, "reset", "--quiet", "--hard", base)
             with Stopwatch() as watch:
                 peer(root, base, apart)
-            rows[f"{name}: {count} disjoint"] = watch.row
+            rows[f"{name}: {count} disjoint, {TEXT}"] = watch.row
         return rows
 
 

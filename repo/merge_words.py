@@ -9,9 +9,12 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from .changes import FileChange
 from .syntaxes import SUFFIXES
+
+if TYPE_CHECKING:  # a process that reads hostile source loads this as well, and has no use for git
+    from .changes import FileChange
 
 MAX_DIFF_BYTES = 4 * 1024 * 1024  # more than that is generated, or no source
 
