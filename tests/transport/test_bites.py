@@ -265,6 +265,20 @@ async def test_two_who_cancel_one_tree_hear_the_same(small_fleet):
     assert [each.result() for each in both] == [61, 61]
 
 
+@pytest.mark.parametrize("children", [4, 5, 6, 7, 12])
+async def test_who_cancels_hears_of_those_whom_the_end_of_their_root_has_stopped(small_fleet, children: int):
+    """The root's worker hears of it at the first bite, and may be quicker than the second."""
+    claim, _ = await running_tree(small_fleet, children=children, below_each=0)
+    root = claim.lease.task_id
+    stopped, is_open = await cancel_and_go(small_fleet, root)
+    await small_fleet.finish(claim)
+
+    while is_open:
+        _, is_open, stopped = await first_bite(small_fleet, "chores", task=root)
+
+    assert stopped == children + 1
+
+
 async def test_a_tree_that_is_half_stopped_survives_its_server(tmp_path: Path):
     """Chores are data: what one server began, the next one has."""
     async with embedded_redis(tmp_path) as server:

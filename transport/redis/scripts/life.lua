@@ -353,7 +353,10 @@ local function close_tree(task, ending)
   frame.ending = ending
   local frames = {frame}
   local alive = walk(frames, STOPPED_WITH_PARENT)
-  if #frames > 0 then stop_later(task.id, frames, STOPPED_WITH_PARENT, alive) end
+  if #frames > 0 then return stop_later(task.id, frames, STOPPED_WITH_PARENT, alive) end
+  -- Who is stopping it already hears of these, too.
+  local chore = key('chore', 'stop.' .. task.id)
+  if call('HEXISTS', chore, 'open') == 1 then call('HINCRBY', chore, 'alive', alive) end
 end
 
 local function finish_by_queue(task, ending, text) close_tree(task, end_by_queue(task, ending, text)) end
