@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import yaml
 
-from .apart_inside import within_bounds
+from .bounds import versions_within_bounds
 from .syntaxes import CONTRADICTION
 
 Key = tuple[str, ...]
@@ -369,7 +369,7 @@ FORMS: dict[str, Callable[[str], Said]] = {
 
 def main() -> int:
     """The process that reads data which nobody trusts; see `entities.py`."""
-    versions = within_bounds()
+    versions = versions_within_bounds()
     sys.stdout.buffer.write(CONTRADICTION if contradict(*versions, form=sys.argv[1]) else b"")
     return 0
 

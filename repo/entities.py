@@ -15,7 +15,7 @@ from contextlib import suppress
 from tree_sitter import Language, Node, Parser
 
 from . import entities_apart, entities_braces, entities_clash, entities_python, entities_reach
-from .apart_inside import within_bounds
+from .bounds import versions_within_bounds
 from .entities_merged import joined, merged, shape
 from .entity import Entity, Unclear
 from .merge_words import reaches
@@ -110,7 +110,7 @@ def _repeats_comments(told: bytes, *sides: bytes, marks: tuple[bytes, ...]) -> b
 def main() -> int:
     """The process that reads files which nobody trusts: the base and what became of it on stdin, one version on stdout,
     and what it may take is bounded; `NO_ANSWER` where they cannot be united."""
-    versions = within_bounds()
+    versions = versions_within_bounds()
     language, *rest = sys.argv[1:] or ["Python"]
     if rest[:1] == ["across"]:
         found = across(*versions, language=language, path=rest[1], file=rest[2])
