@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from tree_sitter import Node
 
@@ -93,6 +94,7 @@ class Signature:
         )
 
 
+@lru_cache(250)
 def seen(root: Node) -> Seen:
     found = Seen()
     waiting: list[tuple[Node, str, str]] = [(root, "", "")]  # with the class and the function that it is in
