@@ -110,7 +110,8 @@ def seen(root: Node) -> Seen:
         _definitions(found, node, of, inside)
         _uses(found, node, of, inside)
         _parts(found, node)
-        found.twice.update((of, inside, *told) for told in doubled(node))
+        if node.child_count:
+            found.twice.update((of, inside, *told) for told in doubled(node))
         waiting += [(child, of, inside) for child in node.children]
     found.twice.update(doubled_impls(root))
     return found
