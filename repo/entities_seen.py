@@ -52,6 +52,8 @@ _VISIBLE = re.compile(
 )
 
 Place = tuple[str, str, str]  # a kind of name, where, the name
+# Names of Rust that so many types have that they are nothing without their type's.
+CONSTRUCTORS = frozenset({"new", "default", "from", "try_from", "from_str", "builder", "create", "open", "init"})
 
 
 @dataclass(slots=True)
@@ -171,11 +173,15 @@ def _function(found: Seen, node: Node, of: str, inside: str) -> str:
             found.define("x", inside or f"{of}.{name}", text_of(leaf), "parameter")
     signature = signature_of(node)
     if not inside:
-        found.signatures.setdefault(name, set()).add(signature)
+        made = f"{_bare(of)}::{name}"
+        is_constructor = node.type == "function_item" and of != "" and name in CONSTRUCTORS
+        found.signatures.setdefault(made if is_constructor else name, set()).add(signature)
         is_value = re.search(r"@\s*(\w+\.)*\w*property\b", signature.about) or any(
             child.type in ("get", "set") for child in node.children
         )
-        if of or node.type == "method_declaration":
+        if is_constructor:
+            found.define("::", "", made, "method")
+        elif of or node.type == "method_declaration":
             found.define(".", "", name, "attribute" if is_value else "method")
         body = node.child_by_field_name("body")
         if of and asks(node, body):
@@ -323,7 +329,10 @@ def _uses(found: Seen, node: Node, of: str, inside: str) -> None:
             or (parent.type in ("keyword_argument", "method_invocation") and field_ == "name")
         )
         is_path = parent.type in ("scoped_identifier", "scoped_type_identifier") and field_ == "name"
-        if is_of_another or is_path or parent.type in ("field_initializer", "literal_element"):
+        if is_path and name in CONSTRUCTORS:
+            owner = _bare(text_of(parent.child_by_field_name("path")))
+            found.used["::", "", f"{_bare(of) if owner == 'Self' else owner}::{name}"] += 1
+        elif is_of_another or is_path or parent.type in ("field_initializer", "literal_element"):
             found.used[".", "", name] += 1
             owner = parent.child_by_field_name("object")
             is_own = owner is None and parent.type == "method_invocation"
@@ -331,6 +340,7 @@ def _uses(found: Seen, node: Node, of: str, inside: str) -> None:
         if kind in _IDENTIFIERS and not is_of_another:
             found.used["x", inside, name] += 1
             found.used["x", "", name] += inside != ""
+            found.used["type", "", name] += (1 + (inside != "")) * _is_annotation(node)
             if _is_called(node, parent, field_):
                 found.used["make", "", name] += 1
             if _is_base(node):
@@ -360,6 +370,21 @@ def _is_definition(parent: Node, field_: str) -> bool:
     if field_ == "property" and parent.type == "field_definition":
         return True
     return field_ in ("name", "pattern", "left") and parent.type in _DECLARES
+
+
+def _bare(path: str) -> str:
+    """The last name of a path in Rust, without what it is generic over."""
+    return path.partition("<")[0].rpartition("::")[2].strip()
+
+
+def _is_annotation(node: Node) -> bool:
+    """It only says of what kind a value is, in Python or TypeScript."""
+    one = node.parent
+    while one is not None and one.type not in ("block", "module", "program", "argument_list"):
+        if one.type in ("type", "type_annotation"):
+            return True
+        one = one.parent
+    return False
 
 
 def _is_called(node: Node, parent: Node, field_: str) -> bool:
