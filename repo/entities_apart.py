@@ -234,7 +234,10 @@ def _touched(changes: Sequence[Change]) -> dict[tuple[str, str], set[str]]:
 
 def _is_used(used: Counter[str], change: Change, name: str, how: str) -> bool:
     """A new name could only have meant something else to who used it without knowing of it."""
-    word = (re.findall(r"[\w$#]+", name.rpartition(" ")[2]) or [""])[0]
+    told = name.rpartition(" ")[2]
+    if re.fullmatch(r"[\w$]+(\.[\w$]+)+", told):  # a member that JavaScript gives something
+        return how != "inside" and used[f".{told.rpartition('.')[2]}"] > 0
+    word = (re.findall(r"[\w$#]+", told) or [""])[0]
     if how == "inside" or name.startswith("export ") or not word:
         return False
     if not change.scope:

@@ -62,7 +62,7 @@ def _entity(node: Node, lines: Sequence[bytes], first: int, end: int, syntax: Sy
     head, body, tail = _body(inner, lines, first, end, syntax)
     is_list = node.type == "export_statement" and any(child.type == "export_clause" for child in node.children)
     if inner.type in syntax.imports or is_list or (inner is node and node.child_by_field_name("source") is not None):
-        return _import(inner, lead, text, head, body, tail)
+        return _import(inner, lead, text, head, body, tail, syntax)
     told, binds = _named(inner, syntax)
     if node.type == "export_statement":
         is_default = any(child.type == "default" for child in node.children)
@@ -76,7 +76,8 @@ def _entity(node: Node, lines: Sequence[bytes], first: int, end: int, syntax: Sy
     if inner.type == "impl_item":
         kind, trait = (_bare(text_of(inner.child_by_field_name(field))) for field in ("type", "trait"))
         about = replace(about, scope="" if trait else f"impl {kind}", binds=(f"impl {kind} {trait}",) if trait else ())
-    signature = before_body(node, inner) if _WITH_BODY.search(inner.type) else node.text or b""
+    code = _code_of(inner) or inner
+    signature = before_body(node, code) if _WITH_BODY.search(code.type) else node.text or b""
     return replace(about, signature=signature, value=" ".join(_values(inner)))
 
 
@@ -122,8 +123,15 @@ def _told(node: Node, syntax: Syntax) -> Iterator[str]:
             said = text_of(left)
             if exported_as(said) and right.type != "assignment_expression":
                 yield exported_as(said)
-            elif re.fullmatch(r"\w+\.prototype\.\w+", said) and right.type in _CODE:
+            elif re.fullmatch(r"[\w$]+(\.[\w$]+)+", said) and right.type in _CODE:
                 yield said
+
+
+def _code_of(node: Node) -> Node | None:
+    """The function that a statement gives a name or a member of something."""
+    only = node.named_children[0] if node.type == "expression_statement" and node.named_children else None
+    right = only.child_by_field_name("right") if only is not None else None
+    return right if right is not None and right.type in _CODE else None
 
 
 def _member(name: Node) -> str:
@@ -276,7 +284,9 @@ def _body(
         return b"", (), b""
 
 
-def _import(node: Node, lead: bytes, text: bytes, head: bytes, body: tuple[Entity, ...], tail: bytes) -> Entity:
+def _import(
+    node: Node, lead: bytes, text: bytes, head: bytes, body: tuple[Entity, ...], tail: bytes, syntax: Syntax
+) -> Entity:
     """A list of names can be united with another one of the same frame; others are known by what they say."""
     if body:
         return Entity("imports", lead, text, head=head, body=body, tail=tail)
@@ -285,7 +295,9 @@ def _import(node: Node, lead: bytes, text: bytes, head: bytes, body: tuple[Entit
     found = _LIST.findall(said)
     is_whole = text.strip() == said.encode() and not any(mark in said for mark in ("//", "/*", "*"))
     if len(found) != 1 or not is_whole:
-        return Entity(f"import {as_text(text)}", lead, text, binds, acts=not binds)
+        lines = (line.strip() for line in text.splitlines())
+        told = as_text(b" ".join(line for line in lines if not line.startswith(syntax.comments)))
+        return Entity(f"import {told}", lead, text, binds, acts=not binds, origins=dict.fromkeys(binds, told))
     start, _, rest = said.partition("{")
     names = tuple(" ".join(name.split()) for name in found[0].split(",") if name.strip())
     start, end = f"{' '.join(start.split())}{' ' if start.endswith(' ') else ''}", rest.partition("}")[2]

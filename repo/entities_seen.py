@@ -52,6 +52,7 @@ _VISIBLE = re.compile(
 )
 
 Place = tuple[str, str, str]  # a kind of name, where, the name
+_FUNCTION_VALUES = ("function_expression", "arrow_function", "generator_function")
 # Names of Rust that so many types have that they are nothing without their type's.
 CONSTRUCTORS = frozenset({"new", "default", "from", "try_from", "from_str", "builder", "create", "open", "init"})
 
@@ -266,7 +267,12 @@ def _definitions(found: Seen, node: Node, of: str, inside: str) -> None:
     if kind in ("assignment", "assignment_expression"):
         left = node.child_by_field_name("left")
         is_member = left is not None and left.type in ("attribute", "member_expression")
-        if left is not None and is_member and text_of(left.child_by_field_name("object")) in _SELF:
+        right = node.child_by_field_name("right")
+        if left is not None and is_member and not inside and right is not None and right.type in _FUNCTION_VALUES:
+            member = text_of(left.child_by_field_name("property"))
+            found.define(".", "", member, "method")
+            found.signatures.setdefault(member, set()).add(signature_of(right))
+        elif left is not None and is_member and text_of(left.child_by_field_name("object")) in _SELF:
             member = left.child_by_field_name("attribute") or left.child_by_field_name("property")
             found.define(".", "", text_of(member), "attribute")
         if left is not None and of and not inside and left.type == "identifier":
