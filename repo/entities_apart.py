@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from .entities_names import EVERYTHING, mentioned
 from .entities_seen import signature_of
-from .entity import Entity, Unclear, text_of
+from .entity import IMPORTS, Entity, Unclear, text_of
 from .wording import as_text
 
 # Names whose values tell things apart, so that two equal ones are one thing.
@@ -88,7 +88,8 @@ class Change:
         one = self.now or self.was
         assert one is not None
         kinds = " ".join(node.type for node in ((one.node, *one.node.children) if one.node else ()))
-        return f"{self.scope}/{one.scope or one.key}", f"{self.inside}/{one.key}", one.binds, kinds
+        scope = self.scope if one.key == IMPORTS else f"{self.scope}/{one.scope or one.key}"
+        return scope, f"{self.inside}/{one.key}", one.binds, kinds
 
     def outcome(self) -> tuple[str | None, ...]:
         """Equal for two that made the same of the same."""

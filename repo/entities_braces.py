@@ -9,7 +9,7 @@ from dataclasses import replace
 from tree_sitter import Node
 
 from .entities_names import EVERYTHING, bound_in, exported_as
-from .entity import FUTURE, Entity, Frame, Unclear, before_body, entities_of, led, row_after, text_of, value_of
+from .entity import FUTURE, IMPORTS, Entity, Frame, Unclear, before_body, entities_of, led, row_after, text_of, value_of
 from .syntaxes import Syntax
 from .wording import as_text
 
@@ -289,7 +289,7 @@ def _import(
 ) -> Entity:
     """A list of names can be united with another one of the same frame; others are known by what they say."""
     if body:
-        return Entity("imports", lead, text, head=head, body=body, tail=tail)
+        return Entity(IMPORTS, lead, text, head=head, body=body, tail=tail)
     binds = tuple(name for name in dict.fromkeys(_brought(node)) if name != "_")
     said = text_of(node)
     found = _LIST.findall(said)
@@ -297,6 +297,7 @@ def _import(
     if len(found) != 1 or not is_whole:
         lines = (line.strip() for line in text.splitlines())
         told = as_text(b" ".join(line for line in lines if not line.startswith(syntax.comments)))
+        told = told.removeprefix("import ")
         return Entity(f"import {told}", lead, text, binds, acts=not binds, origins=dict.fromkeys(binds, told))
     start, _, rest = said.partition("{")
     names = tuple(" ".join(name.split()) for name in found[0].split(",") if name.strip())

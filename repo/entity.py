@@ -13,6 +13,7 @@ from .wording import as_text
 
 # What only counts at the top of its scope.
 DOC, FUTURE = "documentation", "future "
+IMPORTS = "imports"  # those of Go that stand in brackets: what they bind is bound outside of these
 
 
 @dataclass(frozen=True, slots=True)
