@@ -12,7 +12,7 @@ from envelope.messages import TaskResult
 from transport.base import Handle
 
 from .errors import BadInput
-from .gating.told import proof_of
+from .gating.text import proof_of
 
 
 class Policy(StrEnum):

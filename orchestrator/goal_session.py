@@ -18,7 +18,7 @@ from transport.errors import NotFound
 
 from .driver import Driver
 from .gate import Gate
-from .gating.told import excused_text
+from .gating.text import excused_text
 from .hidden import Judged, behind
 from .judgement import Judgement, Run, read_run
 from .resume import terms_of

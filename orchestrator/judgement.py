@@ -21,9 +21,9 @@ from envelope.recipe import RecipeOutput, RecipeStep
 
 from .errors import TaskFailed
 from .gating.control import fooled_objection
-from .gating.missing import NOTHING_LIFTED, Lifted, Missing, function_of, grant_hint
+from .gating.lost_tests import NOTHING_LIFTED, Lifted, LostTests, function_of, grant_hint
 from .gating.obstacle import ALL_THE_SAME, Obstacle, obstacle_in
-from .gating.told import listed
+from .gating.text import listed
 
 DETAIL_CHARS = 2_000  # the tail of a failing command: where test runners put their summary
 LOOK_FOR = "look for tests that were removed, renamed or skipped"
@@ -254,7 +254,7 @@ def _too_few(before: Run, after: Run, min_tests: int, lifted: Lifted = NOTHING_L
         passed = f", {after.passed_tests} passed" if after.tests else ""
         message = f"the gate ran {_tests(after.tests)}{passed}, at least {min_tests} {_must(min_tests)} pass"
         return GateObjection.of("no_tests", message, hint)
-    lost = missing(before, after)
+    lost = lost_tests(before, after)
     if lost.fewer > lifted.count_of(lost):
         gone = [name for name in lost.gone if name not in lifted.names] or sorted(set(lost.cases) - lifted.names)
         message = f"the gate ran {_tests(after.tests)}, fewer than the {before.tests} before{_such_as(gone)}"
@@ -277,7 +277,7 @@ def _counted_otherwise(before: Run, after: Run) -> GateObjection | None:
 
 def _removed(before: Run, after: Run, lifted: Lifted) -> GateObjection | None:
     """As many as before, but others: a test was taken out, and a new one makes up the number."""
-    lost = missing(before, after)
+    lost = lost_tests(before, after)
     gone = [name for name in lost.gone if name not in lifted.names]
     if not gone or lost.fewer > lifted.count_of(lost):
         return None
@@ -287,7 +287,7 @@ def _removed(before: Run, after: Run, lifted: Lifted) -> GateObjection | None:
 
 
 def _skips(before: Run, after: Run, lifted: Lifted) -> GateObjection | None:
-    lost = missing(before, after)
+    lost = lost_tests(before, after)
     new = [name for name in lost.skipped if function_of(name) not in lifted.names]
     count = len(new) if lost.is_named else lost.more_skipped
     if count <= 0 or (lifted.any_number and not lost.is_named):
@@ -297,7 +297,7 @@ def _skips(before: Run, after: Run, lifted: Lifted) -> GateObjection | None:
     return GateObjection.of("new_skips", message, hint, new)
 
 
-def missing(before: Run, after: Run) -> Missing:
+def lost_tests(before: Run, after: Run) -> LostTests:
     """The tests of the base that do not run any more, or are skipped, as far as names are known."""
     passed, ran, known = before.named("passed"), before.named("passed", "failed"), before.named("skipped")
     now, skipped, still = (
@@ -308,14 +308,14 @@ def missing(before: Run, after: Run) -> Missing:
     fewer = (before.tests or 0) - (after.tests or 0)
     more_skipped = after.skipped - before.skipped if before.passed else 0
     if passed is None or ran is None or known is None or now is None or skipped is None or still is None:
-        return Missing(fewer=fewer, more_skipped=more_skipped)
+        return LostTests(fewer=fewer, more_skipped=more_skipped)
     gone = set(map(function_of, passed)) - set(map(function_of, still))
     counts, counts_now = Counter(map(function_of, ran)), Counter(map(function_of, now))
     # Who gives its cases other names has skipped a test where none of them runs any more.
     is_new_skip = skipped & ran | {
         name for name in skipped - known - ran if function_of(name) in counts and not counts_now[function_of(name)]
     }
-    return Missing(
+    return LostTests(
         gone=tuple(sorted(gone)),
         cases={name: count - counts_now[name] for name, count in counts.items() if count > counts_now[name]},
         skipped=tuple(sorted(is_new_skip)),

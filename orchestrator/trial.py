@@ -19,9 +19,9 @@ from .gate import AGAIN, Gate
 from .gating.change import Inspection, inspect
 from .gating.control import collected_in, control_notes, found_tests
 from .gating.diff import without
-from .gating.missing import NOTHING_LIFTED, Lifted, Missing, lifted_by
-from .gating.retired import NOBODY, Retired, retired_by
-from .gating.told import excused_text, listed
+from .gating.lost_tests import NOTHING_LIFTED, Lifted, LostTests, lifted_by
+from .gating.obsolete_tests import NONE_OBSOLETE, ObsoleteTests, obsolete_tests
+from .gating.text import excused_text, listed
 from .gating.trees import Trees
 from .judgement import (
     Judgement,
@@ -29,7 +29,7 @@ from .judgement import (
     Run,
     broken_base,
     is_acceptable,
-    missing,
+    lost_tests,
     new_failures,
     objections,
     with_old_tests,
@@ -111,7 +111,7 @@ async def accepts(gate: Gate, before: Run, after: Run, *, changes: BlobRef, tree
     """Does this run speak for the change? Whether the change may be made is asked later, of the whole."""
     diff, trees = await gate.driver.transport.blobs.get(changes), await gate.trees(tree)
     trial = Trial(gate, before, after, await _inspected(gate, diff, trees, before))
-    trial.lifted, _ = await _lifted(gate, trial.change, missing(before, after), trees)
+    trial.lifted, _ = await _lifted(gate, trial.change, lost_tests(before, after), trees)
     return not trial.against(before, after, tree)
 
 
@@ -129,13 +129,13 @@ async def _inspected(gate: Gate, diff: bytes, trees: Trees, before: Run) -> Insp
     )
 
 
-async def _lifted(gate: Gate, change: Inspection, lost: Missing, trees: Trees) -> tuple[Lifted, Retired]:
+async def _lifted(gate: Gate, change: Inspection, lost: LostTests, trees: Trees) -> tuple[Lifted, ObsoleteTests]:
     """Of the tests that are lost those that may be: a grant names them, or what they tested is gone as well."""
-    subpath, retired = gate.workspace.subpath, NOBODY
+    subpath, obsolete = gate.workspace.subpath, NONE_OBSOLETE
     lifted = await lifted_by(change.grants, lost, trees, subpath=subpath, rules=gate.rules)
     if lost.gone or lost.fewer > 0:
-        retired = await retired_by(change.grants, change.parts, trees, subpath=subpath)
-    return retired.let_go(lost, lifted), retired
+        obsolete = await obsolete_tests(change.grants, change.parts, trees, subpath=subpath)
+    return obsolete.let_go(lost, lifted), obsolete
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ class Trial:
     after: Run | None = None
     change: Inspection = field(default_factory=Inspection)
     lifted: Lifted = NOTHING_LIFTED
-    retired: Retired = NOBODY
+    obsolete: ObsoleteTests = NONE_OBSOLETE
     objections: list[GateObjection] = field(default_factory=list[GateObjection])
     notes: list[str] = field(default_factory=list[str])
     flaky: set[str] = field(default_factory=set[str])
@@ -174,12 +174,12 @@ class Trial:
         self.notes += self.change.notes
         self.runs.append(self.before.verdict("before", self.base))
         self.after = await self._settled(changes, "", first=self.after)
-        lost = missing(self.before, self.after)
-        self.lifted, self.retired = await _lifted(gate, self.change, lost, trees)
+        lost = lost_tests(self.before, self.after)
+        self.lifted, self.obsolete = await _lifted(gate, self.change, lost, trees)
         self.objections += self.against(self.before, self.after, tree)
         self.objections += self.change.objections
         self.notes += self.lifted.notes
-        judges = any(part not in self.retired.parts for part in self.change.judged)
+        judges = any(part not in self.obsolete.parts for part in self.change.judged)
         if not self.objections and judges and not self._unproved():
             await self._judge_with_old_tests(diff, trees, self.after)
         if not self.objections and rules.repeat > 1:
@@ -281,7 +281,7 @@ class Trial:
 
     async def _judge_with_old_tests(self, diff: bytes, trees: Trees, after: Run) -> None:
         """The change edits tests that nobody asked it to edit: it must pass with those of the base, too."""
-        gate, parts = self.gate, [part for part in self.change.judged if part not in self.retired.parts]
+        gate, parts = self.gate, [part for part in self.change.judged if part not in self.obsolete.parts]
         rest, _ = without(diff, lambda part: part in parts)
         if rest:
             tree = await apply_to_tree(trees.mirror.git_dir, trees.base, rest) if trees.mirror else ""
@@ -290,7 +290,7 @@ class Trial:
         else:
             tree, run = "", self.before
         edited = [path for part in parts for path in part.paths]
-        lifted = self.retired.let_go(missing(self.before, run))
+        lifted = self.obsolete.let_go(lost_tests(self.before, run))
         touched = self.change.touched
         self.objections += with_old_tests(
             self.before, after, run, tree=tree, rules=gate.rules, edited=edited, lifted=lifted, touched=touched

@@ -95,7 +95,7 @@ def _taken(root: Node, path: str, file: str) -> set[str] | None:
         found.update(re.findall(r"\w+", said))
         if (
             not re.search(r"\bfrom\b.*\bimport\b|\{", said)
-            or re.search(rf"\b{posixpath.basename(stem_of(path))}\b", said.rpartition("import")[2])
+            or re.search(rf"\b{re.escape(posixpath.basename(stem_of(path)))}\b", said.rpartition("import")[2])
             or "*" in said
         ):
             found.update(name for kind, _, name in seen(root).used if kind == ".")

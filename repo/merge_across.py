@@ -40,7 +40,7 @@ class Across:
         default_factory=dict[str, tuple[Words, Mapping[bytes, Version]]]
     )
     _seats: dict[tuple[str, ...], dict[str, str]] = field(default_factory=dict[tuple[str, ...], dict[str, str]])
-    _reached: dict[tuple[str, str], bool] = field(default_factory=dict[tuple[str, str], bool])
+    _reached: dict[tuple[str, str, str], bool] = field(default_factory=dict[tuple[str, str, str], bool])
     _with_losses: list[str] = field(default_factory=list[str])
 
     async def met(self, patch: Changeset, side: Side) -> Met | None:
@@ -61,7 +61,7 @@ class Across:
                 if named := names_gone(some[0], others[0]):
                     return Met(key, tuple(sorted(named)), "one names a file that is gone with the other")
                 for path, file in may_meet(some[0], others[0]):
-                    if looks > MAX_LOOKS or not await self._reaches(path, file, others[1]):
+                    if looks >= MAX_LOOKS or not await self._reaches(path, file, others[1]):
                         continue
                     looks += 1
                     if await self._is_let_down(path, some[1], file, others[1]):
@@ -86,9 +86,10 @@ class Across:
         version = others.get(os.fsencode(file))
         if version is None or version.mode.encode() not in REGULAR_FILES:
             return False
-        if (version.id, path) not in self._reached:
-            self._reached[version.id, path] = reaches(await self.reader.text_of(version), path, file)
-        return self._reached[version.id, path]
+        asked = (version.id, path, file)
+        if asked not in self._reached:
+            self._reached[asked] = reaches(await self.reader.text_of(version), path, file)
+        return self._reached[asked]
 
     async def _is_let_down(
         self, path: str, some: Mapping[bytes, Version], file: str, others: Mapping[bytes, Version]

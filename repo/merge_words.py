@@ -18,21 +18,25 @@ if TYPE_CHECKING:  # a process that reads hostile source loads this as well, and
 
 MAX_DIFF_BYTES = 4 * 1024 * 1024  # more than that is generated, or no source
 
+# Whoever wrote these lines is not trusted, and no process of its own reads them: each pattern looks at each sign a few
+# times at most, so that runs are taken whole (`++`) and begin where they begin (`(?<!`).
 _WORD = re.compile(r"[^\W\d]\w+")
-_PATHS = re.compile(r"[\w.@~-]+(?:/[\w.@~-]+)+|[\w-]+\.[a-z]{2,4}\b")
+_PATHS = re.compile(r"(?<![\w.@~-])[\w.@~-]++(?:/[\w.@~-]++)++|(?<![\w-])[\w-]++\.[a-z]{2,4}\b")
 _DEFINES = re.compile(
     r"\b(?:def|class|function\*?|fn|const|let|var|type|interface|trait|struct|enum|record|static|message|mod)\s+([^\W\d]\w*)"
-    r"|\bfunc\s+(?:\([^)]*\)\s*)?(\w+)|^([^\W\d]\w*)\s*(?::[^=]*)?=[^=]|^\s+[\w<>\[\], ]+\s(\w+)\s*\([^;]*\{?$"
-    r"|^export\s+default\s+(?:class|function)?\s*(\w*)|^\s+(?:get |set |async |static )*(\w+)\([^;]*\{$"
+    r"|\bfunc\s+(?:\([^()]*+\)\s*)?(\w+)|^([^\W\d]\w*+)\s*+(?::[^=]*+)?=[^=]"
+    r"|^\s++(?:[\w<>\[\],]++\s++(?!\())++(\w++)\s*+\([^;]*+$"
+    r"|^export\s+default\s+(?:class|function)?\s*(\w*)|^\s++(?:get |set |async |static )*+(\w++)\([^;]*\{$"
 )
 # A line that asks something of those who derive from what it stands in.
 _ASKS = re.compile(
-    r"abstractmethod|\babstract\b|^\s+[\w<>\[\],.&: ()-]*\w+\??\([^{}]*\)[^{}]*;\s*$|\.\.\.\s*$|^\t\w+\([^{}]*\)[^{}]*$"
+    r"abstractmethod|\babstract\b|^\s++[\w<>\[\],.&: -]*+(?<=\w)\??\([^{})]*+\)[^{}]*;\s*$|\.\.\.\s*$"
+    r"|^\t\w++\([^{})]*+\)[^{}]*+$"
 )
-_GO = re.compile(r"(?:func\s+(?:\((?:\w+\s+)?\*?(\w+)[^)]*\)\s*)?|type\s+|var\s+|const\s+)(\w+)")
+_GO = re.compile(r"(?:func\s+(?:\((?:\w++\s++)?\*?(\w++)[^)]*+\)\s*)?|type\s+|var\s+|const\s+)(\w+)")
 _GO_ELSEWHERE = re.compile(r"_(linux|windows|darwin|freebsd|unix|amd64|arm64|wasm|js|386|test)\.go$")
 _AFTER = re.compile(
-    r"down_revision\b[^=]*=\s*['\"](\w+)['\"]|dependencies\s*=\s*\[?\(\s*['\"](\w+)['\"],\s*['\"](\w+)['\"]\)"
+    r"down_revision\b[^=]{0,200}=\s*['\"](\w+)['\"]|dependencies\s*=\s*\[?\(\s*['\"](\w+)['\"],\s*['\"](\w+)['\"]\)"
 )
 _ENDS = ("/__init__", "/index", "/mod")
 
@@ -120,7 +124,9 @@ def _python_header(line: str) -> str:
     """A function's first line without what is said of its types: who calls it need not know."""
     if not re.match(r"\s*(async )?def \w+\(.*:$", line):
         return ""
-    return re.sub(r"\s*->.*|:\s*[^,=()]*(?=[,=)])|\s", "", re.sub(r"\[[^\]]*\]", "", line.rstrip(":"))).rstrip(":")
+    rest, bracket, last = line.rstrip(":").rpartition("]")
+    untyped = re.sub(r"\[[^\]]*\]", "", rest + bracket) + last
+    return re.sub(r"(?<!\s)\s*->.*|:[^,=():]*+(?=[,=)])|\s", "", untyped).rstrip(":")
 
 
 def _types(lines: Iterable[str]) -> Iterator[str]:
@@ -152,7 +158,7 @@ def _mentions(folder: str, path: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def _python(folder: str, line: str) -> Iterator[str]:
-    if found := re.match(r"\s*from\s+(\.*)([\w.]*)\s+import\s+\(?([\w, ]*)", line):
+    if found := re.match(r"\s*from\s+(\.*+)([\w.]*+)\s+import\s+\(?([\w, ]*)", line):
         start = folder
         for _ in found[1][1:]:
             start = posixpath.dirname(start)
@@ -204,7 +210,11 @@ def reaches(after: bytes, path: str, file: str) -> bool:
         return True
     if path.endswith(".go"):
         return (
-            re.search(rf'^\s*(?:import\s+)?(?:\w+\s+)?"(?:[^"]*/)?{re.escape(posixpath.basename(folder))}"', text, re.M)
+            re.search(
+                rf'^[ \t]*+(?:import[ \t]+)?(?:\w+[ \t]+)?"(?:[^"\n]*/)?{re.escape(posixpath.basename(folder))}"',
+                text,
+                re.M,
+            )
             is not None
         )
     if path.endswith(".rs"):

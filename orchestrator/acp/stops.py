@@ -9,7 +9,7 @@ from acp.schema import StopReason, Usage
 from envelope.errors import ErrorCode
 from envelope.messages import TaskResult
 
-from ..gating.told import proof_of, proof_text
+from ..gating.text import proof_of, proof_text
 from ..session.fold import Session
 from ..units import dollars, duration
 from ..words import counted

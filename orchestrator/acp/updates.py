@@ -43,7 +43,7 @@ from envelope.messages import TaskResult
 from envelope.plan import StepStatus
 from transport.base import Entry
 
-from ..gating.told import gate_name, verdict_text
+from ..gating.text import gate_name, verdict_text
 from ..goal_work import CARRY_OUT
 from ..session.fold import Session
 from ..session.task import TaskView

@@ -8,7 +8,7 @@ from envelope.events import GateVerdict
 from envelope.gate import GateEvidence
 from envelope.messages import TaskRequest, TaskResult
 
-from ..gating.told import proof_of, told_by_driver
+from ..gating.text import proof_of, told_by_driver
 from .report import BatchReport, RepositoryReport
 
 REPOSITORY = "repository"  # of a goal, which has one and no name for it

@@ -13,7 +13,7 @@ from envelope.gate import GateEvidence, GateObjection
 from envelope.messages import PatchRef, TaskResult
 from envelope.wire import Wire
 
-from ..gating.told import excused_text, proof_text
+from ..gating.text import excused_text, proof_text
 
 REPORT_NAME = "report.json"
 # A result is at most 1 MiB, of which its own patch's list of files may take a quarter.

@@ -8,7 +8,7 @@ from envelope.errors import ExitCode
 from envelope.recipe import RecipeParams
 from repo.local import LocalRepository
 
-from ..gating.told import verdict_text
+from ..gating.text import verdict_text
 from ..judgement import read_run
 from ..settings import Settings
 from ..submit import BUILD, RECIPE_SCOPE, VERIFY, task_request

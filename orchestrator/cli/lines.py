@@ -28,7 +28,7 @@ from envelope.events import (
 from envelope.messages import TaskResult
 from transport.base import Entry
 
-from ..gating.told import gate_name, verdict_text
+from ..gating.text import gate_name, verdict_text
 from ..session.fold import Session
 from ..session.said import budget_reached, how_far
 from ..session.task import TaskView

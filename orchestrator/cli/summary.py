@@ -19,7 +19,7 @@ from ..batch.causes import causes
 from ..batch.report import BatchReport, RepositoryReport
 from ..evaluation.report import EvalReport
 from ..evaluation.table import best_line, cost_line
-from ..gating.told import gate_name, proof_text, verdict_text
+from ..gating.text import gate_name, proof_text, verdict_text
 from ..session.fold import Session
 from ..units import dollars, duration, tokens
 from ..words import counted

@@ -11,7 +11,7 @@ from envelope.messages import TaskResult
 from envelope.wire import Wire
 from transport.base import Transport
 
-from ..gating.told import told_by_driver
+from ..gating.text import told_by_driver
 from .matrix import Sample
 
 Outcome = Literal["accepted", "rejected", "budget", "deadline", "failed", "not_run"]

@@ -1,1 +1,1 @@
-"""What a change does to the tests and to the gate that is to judge it."""
+"""A change's own effect on the tests and on the gate that is to judge it."""

@@ -1,4 +1,4 @@
-"""What a change does to the tests, and to the gate that is to judge it. Read from git, never from a worker."""
+"""A change's own effect on the tests, and on the gate that is to judge it. Read from git, never from a worker."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from envelope.scope import split
 
 from .commands import roots_in
 from .diff import FilePatch, parts_of
+from .lost_tests import Grants
 from .makefiles import MAKEFILES
-from .missing import Grants
 from .names import CHECKERS, TEST_FOLDERS, checkers_of, is_gate_file, is_test_file, shadows
-from .reaching import Reaching, is_suspicious, reaching, runs_its_texts
-from .scripts import ANYTHING, Reach, programs_in, reach_of
+from .runner_access import RunnerAccess, is_suspicious, runner_access, runs_its_texts
+from .scripts import ANYTHING, Invoked, invoked_by, programs_in
 from .settings_of import PYTEST_INI, holds_settings
-from .told import listed
+from .text import listed
 from .trees import Trees
 
 MAX_ASKED = 10  # lines in a note
@@ -72,8 +72,8 @@ async def inspect(
     ]
     edited = await _gate_files(parts, trees, commands=commands, subpath=subpath, rules=rules, collected=collected)
     strict = runs_its_texts(parts)
-    reachings = [await _reaching(part, trees, strict=strict) for part in parts if not _may_edit(part, rules)]
-    asked = [line for one in reachings for line in one.asked]
+    accesses = [await _runner_access(part, trees, strict=strict) for part in parts if not _may_edit(part, rules)]
+    asked = [line for one in accesses for line in one.asked]
     grants = Grants(
         _naming_tests(scope, rules, found, paths),
         tuple(tests),
@@ -81,7 +81,7 @@ async def inspect(
         gone=frozenset(path for part in parts for path in part.paths if part.status == "D" or path == part.old_path),
     )
     return Inspection(
-        objections=(*_edited(edited, rules), *_reached([line for one in reachings for line in one.reached], rules)),
+        objections=(*_edited(edited, rules), *_reached([line for one in accesses for line in one.reached], rules)),
         test_files=tuple(_as_change(part) for part in tests),
         judged=() if len(grants.granted) == len(tests) else tuple(tests),
         grants=grants,
@@ -90,12 +90,12 @@ async def inspect(
     )
 
 
-async def _reaching(part: FilePatch, trees: Trees, *, strict: bool) -> Reaching:
+async def _runner_access(part: FilePatch, trees: Trees, *, strict: bool) -> RunnerAccess:
     """`strict`: words count wherever they stand."""
     if strict or not is_suspicious(part):
-        return reaching(part)
+        return runner_access(part)
     before = await trees.text(part.old_path or part.path) if part.status != "A" else None
-    return reaching(part, before, await trees.text(part.path, after=True))
+    return runner_access(part, before, await trees.text(part.path, after=True))
 
 
 def _is_test(part: FilePatch, rules: GateRules) -> bool:
@@ -148,46 +148,46 @@ async def _gate_files(
 
     changed = {path for part in parts for path in part.paths}
     base = await trees.paths()
-    reach = await reach_of(commands, folder=subpath, among={*changed, *base}, read=trees.before, is_test=is_test)
+    invoked = await invoked_by(commands, folder=subpath, among={*changed, *base}, read=trees.before, is_test=is_test)
     if trees.mirror is None:
-        reach = replace(ANYTHING, scripts=reach.scripts, texts=reach.texts)
+        invoked = replace(ANYTHING, scripts=invoked.scripts, texts=invoked.texts)
     elif any(holds_settings(path) or checkers_of(path) for path in changed):
-        reach = await _with_what_tests_run(reach, base, trees)
-    in_place = await _in_a_runners_place(parts, base, trees, texts=reach.texts, subpath=subpath)
+        invoked = await _with_what_tests_run(invoked, base, trees)
+    in_place = await _in_a_runners_place(parts, base, trees, texts=invoked.texts, subpath=subpath)
     found = {part.path for part in parts if part.path in in_place and not _may_edit(part, rules)}
     for part in parts:
         if part.path not in found and not _may_edit(part, rules):
             is_gate = any(_is_protected(path, subpath, rules) for path in part.paths)
-            found |= {part.path} if is_gate or await _is_of_gate(part, reach, trees) else set()
+            found |= {part.path} if is_gate or await _is_of_gate(part, invoked, trees) else set()
     return sorted(found)
 
 
-async def _is_of_gate(part: FilePatch, reach: Reach, trees: Trees) -> bool:
+async def _is_of_gate(part: FilePatch, invoked: Invoked, trees: Trees) -> bool:
     names = {posixpath.basename(path) for path in part.paths}
-    is_run = not reach.scripts.isdisjoint(part.paths)
+    is_run = not invoked.scripts.isdisjoint(part.paths)
     if not names.isdisjoint(MAKEFILES):
-        return is_run and (part.status != "M" or await trees.has_other_settings(part, reach))
+        return is_run and (part.status != "M" or await trees.has_other_settings(part, invoked))
     if part.status != "M" and not names.isdisjoint(PYTEST_INI):
         return True
     if any(map(holds_settings, part.paths)):
-        return await trees.has_other_settings(part, reach)
+        return await trees.has_other_settings(part, invoked)
     checkers = [tool for path in part.paths for tool in checkers_of(path)]
     if checkers and all(checkers_of(path) for path in part.paths):
-        return any(map(reach.runs, checkers))
+        return any(map(invoked.runs, checkers))
     return is_run or any(map(is_gate_file, part.paths))
 
 
-async def _with_what_tests_run(reach: Reach, base: Sequence[str], trees: Trees) -> Reach:
+async def _with_what_tests_run(invoked: Invoked, base: Sequence[str], trees: Trees) -> Invoked:
     """A checker may be run by a test, or by a plugin of pytest that settings ask for."""
-    unnamed = [tool for tool in CHECKERS if not reach.runs(tool)]
+    unnamed = [tool for tool in CHECKERS if not invoked.runs(tool)]
     lines = await trees.lines_with(unnamed)
-    if reach.words is None or lines is None:
-        return replace(reach, words=None)
+    if invoked.words is None or lines is None:
+        return replace(invoked, words=None)
     told = [text.partition("#")[0] for path, text in lines if is_test_file(path)]
     for path in base:
         if posixpath.basename(path) in PATH_SETTINGS:
             told += _ADDOPTS.findall(await trees.text(path) or "")
-    return replace(reach, words=reach.words | programs_in(told))
+    return replace(invoked, words=invoked.words | programs_in(told))
 
 
 async def _in_a_runners_place(

@@ -1,4 +1,4 @@
-"""What stands in a gate's commands: programs, the files that they run, and those that they only read. Pure."""
+"""A gate's commands, taken apart: programs, the files that they run, and those that they only read. Pure."""
 
 from __future__ import annotations
 

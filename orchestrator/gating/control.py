@@ -1,4 +1,4 @@
-"""What the platform's own tests, which must fail, tell of the runner that ran them beside the project's. Pure."""
+"""Control tests: the platform's own, which must fail. They show whether the runner tells what it saw. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from envelope.gate import GateObjection
 from envelope.recipe import MADE, CodeDigest, RecipeStep
 
 from .names import is_test_file
-from .told import listed
+from .text import listed
 
 
 def fooled_objection(

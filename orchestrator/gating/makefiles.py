@@ -1,4 +1,4 @@
-"""What of a Makefile given goals can come to: the rules that they need, and all that is no rule. Pure.
+"""The part of a Makefile that its given goals can run: the rules that they need, and all that is no rule. Pure.
 
 Where that cannot be said for sure the whole file counts: with conditions, `define`, and names that are made up by
 functions.

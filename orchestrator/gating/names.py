@@ -1,4 +1,4 @@
-"""Which files are tests, and which belong to the gate, by their names. Pure tables."""
+"""File names of tests, and of what belongs to the gate: tables. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kept a gate's commands from running its tests, in the runner's own words. Pure.
+"""Reasons why a gate's commands ran no tests, in the runner's own words. Pure.
 
 A gate that did not run proves nothing: neither what it says of a base excuses a change, nor can a change be compared
 with it. A test whose own body failed is no obstacle, nor is a checker that found something.

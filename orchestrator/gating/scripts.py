@@ -51,7 +51,7 @@ Read = Callable[[str], Awaitable[bytes | None]]  # a file of the base; None wher
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class Invoked:
     """What a gate's commands lead to: `scripts`, and the `texts` of the commands and of all these.
 
     `goals`, `entries`, `environments`: what `make`, a package.json's managers and tox are asked for, and `words`: what
@@ -69,17 +69,17 @@ class Reach:
         return self.words is None or program in self.words
 
 
-ANYTHING = Reach()
+ANYTHING = Invoked()
 
 
-async def reach_of(
+async def invoked_by(
     commands: Iterable[str],
     *,
     folder: str,
     among: Collection[str],
     read: Read,
     is_test: Callable[[str], bool] = is_test_file,
-) -> Reach:
+) -> Invoked:
     """Those of the paths `among` that the commands run, directly or through a script that the base has.
 
     A file that `is_test` is no script where it is named: what becomes of tests is looked at elsewhere. Nor is a file
@@ -94,19 +94,19 @@ async def reach_of(
             contents[path] = (await read(path) or b"").decode("utf-8", "replace")
         return contents[path]
 
-    reach = _asked_for(frozenset(), commands)
+    invoked = _asked_for(frozenset(), commands)
     for _ in range(MAX_ROUNDS):
-        before, reach = reach, await _followed(commands, folder, known, tests, text_of, reach)
-        if (before.goals, before.entries) == (reach.goals, reach.entries):
-            return reach
+        before, invoked = invoked, await _followed(commands, folder, known, tests, text_of, invoked)
+        if (before.goals, before.entries) == (invoked.goals, invoked.entries):
+            return invoked
     return await _followed(commands, folder, known, tests, text_of, ANYTHING)
 
 
-def _asked_for(scripts: frozenset[str], texts: Sequence[str]) -> Reach:
+def _asked_for(scripts: frozenset[str], texts: Sequence[str]) -> Invoked:
     words = programs_in(texts)
     is_followed = all(posixpath.splitext(path)[1] in FOLLOWED for path in scripts)
     is_clear = is_followed and words.isdisjoint(UNCLEAR) and len(scripts) < MAX_SCRIPTS
-    return Reach(
+    return Invoked(
         scripts, tuple(texts), makes_in(texts), scripts_in(texts), environments_in(texts), words if is_clear else None
     )
 
@@ -123,8 +123,8 @@ async def _followed(
     known: frozenset[str],
     tests: frozenset[str],
     text_of: Callable[[str], Awaitable[str]],
-    asked: Reach,
-) -> Reach:
+    asked: Invoked,
+) -> Invoked:
     """Once, as far as what is `asked` for goes."""
     waiting = [(command, True, folder) for command in commands]
     scripts: set[str] = set()
@@ -146,7 +146,7 @@ async def _followed(
     return _asked_for(frozenset(scripts), texts)
 
 
-def _told(path: str, content: str, asked: Reach) -> list[tuple[str, bool]]:
+def _told(path: str, content: str, asked: Invoked) -> list[tuple[str, bool]]:
     """What a file tells its reader to run; of a package's description, its scripts alone."""
     name = posixpath.basename(path)
     if name in MAKEFILES and asked.goals is not None:

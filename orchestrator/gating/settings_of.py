@@ -32,7 +32,7 @@ LIFECYCLE = frozenset(("preinstall", "install", "postinstall", "preprepare", "pr
 
 
 class Asked(Protocol):
-    """What a gate's commands ask of programs; None is anything (see `Reach`)."""
+    """What a gate's commands ask of programs; None is anything (see `Invoked`)."""
 
     @property
     def goals(self) -> frozenset[str] | None: ...

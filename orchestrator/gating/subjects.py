@@ -1,6 +1,6 @@
-"""Which tests a change removes together with what they test. Pure, on Python's sources.
+"""Tests that a change removes together with their subjects, found in Python's sources. Pure.
 
-Hostile source may take all time and memory of whoever reads it: `retired.py` runs this file in a process of its own.
+Hostile source may take all time and memory: `obsolete_tests.py` runs this file in a process of its own.
 Only what can be told without doubt is told; a test about which there is any is not among the answers.
 """
 

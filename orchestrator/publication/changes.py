@@ -17,7 +17,7 @@ from ..batch.request import BatchParams
 from ..batch.spec import Publish
 from ..costs import OTHERS
 from ..errors import BadInput
-from ..gating.told import proof_of, told_by_driver
+from ..gating.text import proof_of, told_by_driver
 from ..goal import BUNDLE_NAME
 from ..records import Records
 from ..submit import BATCH, RUN, params_of

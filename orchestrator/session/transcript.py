@@ -34,7 +34,7 @@ from envelope.events import (
 )
 from envelope.messages import TaskProgress, TaskResult
 
-from ..gating.told import gate_name, verdict_text
+from ..gating.text import gate_name, verdict_text
 from ..units import dollars, duration, tokens
 from ..words import state_text
 from .said import budget_reached

@@ -273,3 +273,31 @@ async def test_a_path_that_looks_like_a_pathspec_is_a_path(user, mirror_at, shar
     ]
     merged = await merge_patches(mirror, base, shards)
     assert keys_of(merged) == ("one", "two")
+
+
+async def collide(user, mirror_at, shard_of, base, *edits):
+    commit = user.commit(base)
+    shards = [await shard_of(commit, f"{commit[:9]}{number}", edit) for number, edit in enumerate(edits)]
+    merged = await merge_patches(await mirror_at(user, commit), commit, shards)
+    return [one.paths for one in merged.collisions]
+
+
+async def test_a_file_whose_name_is_a_pattern_is_a_file_like_others(user, mirror_at, shard_of):
+    page, keep = "export function load() {\n  return 1;\n}\n", "export function keep() {\n  return 1;\n}\n"
+    use = "import {{ {0} }} from './[(a+)+';\nexport const id = {0}();\n"
+    base = {"[(a+)+.ts": page + keep, "use.ts": use.format("keep")}
+
+    met = await collide(user, mirror_at, shard_of, base, {"[(a+)+.ts": keep}, {"use.ts": use.format("load")})
+
+    assert met == [("[(a+)+.ts", "use.ts")]
+
+
+async def test_two_files_of_one_text_use_each_what_is_beside_it(user, mirror_at, shard_of):
+    lib, keep = "def load(x):\n    return 1\n", "def keep():\n    return 1\n"
+    base = {"a/__init__.py": "", "b/__init__.py": "", "a/lib.py": lib + keep, "b/lib.py": lib + keep}
+    use = "from .lib import load\n\nload(1)\n"
+
+    met = await collide(user, mirror_at, shard_of, base, {"a/lib.py": keep}, {"b/use.py": use, "a/use.py": use})
+    swapped = await collide(user, mirror_at, shard_of, base, {"b/lib.py": keep}, {"b/use.py": use, "a/use.py": use})
+
+    assert (met, swapped) == ([("a/lib.py", "a/use.py")], [("b/lib.py", "b/use.py")])

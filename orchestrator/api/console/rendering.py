@@ -18,7 +18,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...gating.told import gate_name, verdict_text
+from ...gating.text import gate_name, verdict_text
 from ...units import dollars, duration, tokens
 from ...words import clock, counted, short
 

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from envelope.lifecycle import TERMINAL, State
 from envelope.plan import Plan
 
-from ...gating.told import proof_of, proof_text
+from ...gating.text import proof_of, proof_text
 from ...session.fold import Session
 from ...session.line import Line
 from ...session.said import GLYPH, INTEREST, doing_with, figures

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...gating.told import Told, evidence_lines
+from ...gating.text import Line, evidence_lines
 from ..report import RepositoryReport
 
 # Of these objections the names are files of the repository; of the others they are tests.
 NAME_FILES = ("gate_edited", "tests_edited", "runner_reached")
 
 
-def gate_lines(one: RepositoryReport) -> list[Told]:
+def gate_lines(one: RepositoryReport) -> list[Line]:
     """All of its runs, where they are known; else the one before the change and the one after it."""
     return list(evidence_lines(one.evidence.runs or (one.before, one.after), one.evidence))
 

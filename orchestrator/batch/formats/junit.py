@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from ...gating.told import proof_text
+from ...gating.text import proof_text
 from ..report import BatchReport, RepositoryReport, ShardReport
 from .gate_part import gate_lines, output_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...gating.told import excused_text
+from ...gating.text import excused_text
 from ...publication.body import code_block
 from ...units import dollars
 from ..causes import causes

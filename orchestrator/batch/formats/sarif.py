@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Any
 from urllib.parse import quote
 
-from ...gating.told import proof_text
+from ...gating.text import proof_text
 from ..report import BatchReport
 from .findings import Finding, findings
 

@@ -18,7 +18,7 @@ from orchestrator.batch.formats import FORMATS
 from orchestrator.batch.formats.outputs import outputs
 from orchestrator.batch.report import BatchReport, Outcome, RepositoryReport, ShardReport
 from orchestrator.cli.report_forms import FORMS, OUTPUTS
-from orchestrator.gating.told import evidence_lines
+from orchestrator.gating.text import evidence_lines
 
 
 def shard(key: str, outcome: Outcome = "applied", detail: str = "", code: str = "") -> ShardReport:

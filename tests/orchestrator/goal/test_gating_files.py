@@ -14,8 +14,8 @@ from orchestrator.gating.commands import roots_in
 from orchestrator.gating.diff import joined, parts_of, without
 from orchestrator.gating.makefiles import what_goals_reach
 from orchestrator.gating.names import is_gate_file, is_test_file, shadows
-from orchestrator.gating.reaching import Reaching, reaching
-from orchestrator.gating.scripts import ANYTHING, programs_in, reach_of
+from orchestrator.gating.runner_access import RunnerAccess, runner_access
+from orchestrator.gating.scripts import ANYTHING, invoked_by, programs_in
 from orchestrator.gating.settings_of import has_other_settings
 from orchestrator.gating.trees import Trees
 from repo.mirror import Mirror
@@ -133,7 +133,7 @@ async def test_scripts_are_followed_from_the_commands(command: str, found: set[s
     async def read(path: str) -> bytes | None:
         return files.get(path)
 
-    assert (await reach_of([command], folder="", among=files, read=read)).scripts == found
+    assert (await invoked_by([command], folder="", among=files, read=read)).scripts == found
 
 
 PYPROJECT = """[tool.black]
@@ -235,9 +235,9 @@ async def test_settings_count_as_far_as_the_commands_lead_to_them(command, name,
     async def read(path: str) -> bytes | None:
         return files.get(path)
 
-    reach = await reach_of([command], folder="", among=files, read=read)
+    invoked = await invoked_by([command], folder="", among=files, read=read)
     assert old in before
-    assert has_other_settings(name, files[name], before.replace(old, new).encode(), reach) is is_other
+    assert has_other_settings(name, files[name], before.replace(old, new).encode(), invoked) is is_other
 
 
 def test_the_rule_that_comes_first_is_the_one_without_a_name():
@@ -277,8 +277,8 @@ async def test_a_file_that_a_checker_looks_at_is_no_script(command: str, path: s
     async def read(path: str) -> bytes | None:
         return files.get(path)
 
-    reach = await reach_of([command], folder="", among=files, read=read)
-    assert (path in reach.scripts) is is_edited
+    invoked = await invoked_by([command], folder="", among=files, read=read)
+    assert (path in invoked.scripts) is is_edited
 
 
 def git(root: Path, *words: str) -> bytes:
@@ -338,7 +338,7 @@ def edit(path: str, *lines: str, status: str = "") -> bytes:
 )  # fmt: skip
 def test_code_that_reaches_for_its_runner_is_shown(line: str):
     [part] = parts_of(edit("src/a.py", f"+{line}"))
-    assert reaching(part).reached == (f"src/a.py:1: {line}",)
+    assert runner_access(part).reached == (f"src/a.py:1: {line}",)
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_code_that_reaches_for_its_runner_is_shown(line: str):
 )  # fmt: skip
 def test_words_tests_and_what_was_there_before_do_not_reach(content: bytes):
     [part] = parts_of(content)
-    assert reaching(part).reached == ()
+    assert runner_access(part).reached == ()
 
 
 async def inspected(diff: bytes, rules: GateRules = GateRules(), scope: tuple[str, ...] = ("edit:**",)):
@@ -407,7 +407,7 @@ async def test_a_link_in_the_place_of_the_tests_belongs_to_them():
 def new_file(path: str, text: str):
     lines = [f"+{line}" for line in text.removesuffix("\n").split("\n")]
     [part] = parts_of(edit(path, *lines, status="new file mode 100644\n"))
-    return reaching(part, None, text)
+    return runner_access(part, None, text)
 
 
 @pytest.mark.parametrize(
@@ -424,7 +424,7 @@ def new_file(path: str, text: str):
     ],
 )
 def test_what_is_only_said_of_a_runner_is_no_reach_for_it(text: str):
-    assert new_file("src/a.py", text) == Reaching()
+    assert new_file("src/a.py", text) == RunnerAccess()
 
 
 @pytest.mark.parametrize(
@@ -455,13 +455,13 @@ def test_a_mention_that_goes_makes_no_room_for_a_deed():
     before, after = '"""Unset PYTEST_ADDOPTS first."""\n', "import os\nos.environ['PYTEST_ADDOPTS'] = ''\n"
     [part] = parts_of(edit("src/a.py", f"-{before.strip()}", *(f"+{line}" for line in after.strip().split("\n"))))
 
-    assert reaching(part, before, after).reached == ("src/a.py:2: os.environ['PYTEST_ADDOPTS'] = ''",)
+    assert runner_access(part, before, after).reached == ("src/a.py:2: os.environ['PYTEST_ADDOPTS'] = ''",)
 
 
 def test_one_deed_makes_no_room_for_another():
     [part] = parts_of(edit("src/a.py", "-os._exit(code)", "+import _pytest"))
 
-    assert reaching(part).reached == ("src/a.py:1: import _pytest",)
+    assert runner_access(part).reached == ("src/a.py:1: import _pytest",)
 
 
 @pytest.mark.parametrize(
@@ -483,7 +483,7 @@ def test_one_deed_makes_no_room_for_another():
 def test_new_code_that_asks_who_runs_it_is_told_with_its_place(path: str, line: str):
     [part] = parts_of(edit(f"src/{path}", "+", f"+{line}"))
 
-    assert (reaching(part).reached, reaching(part).asked) == ((), (f"src/{path}:2: {line}",))
+    assert (runner_access(part).reached, runner_access(part).asked) == ((), (f"src/{path}:2: {line}",))
 
 
 async def test_what_asks_is_a_note_and_no_objection():
@@ -591,11 +591,11 @@ async def test_hostile_text_takes_no_time(text: str):
         return files.get(path)
 
     started = time.process_time()
-    reach = await reach_of(["make", "bash ci.sh", "tox -e py", text], folder="", among=files, read=read)
+    invoked = await invoked_by(["make", "bash ci.sh", "tox -e py", text], folder="", among=files, read=read)
     for name in ("Makefile", "tox.ini", "pyproject.toml"):
-        has_other_settings(name, text.encode(), text.encode() + b"x", reach)
+        has_other_settings(name, text.encode(), text.encode() + b"x", invoked)
     roots_in([text], "")
     programs_in([text])
     [part] = parts_of(edit("src/a.py", *(f"+{line}" for line in text.split("\n")), status="new file mode 100644\n"))
-    reaching(part, None, text)
+    runner_access(part, None, text)
     assert time.process_time() - started < 5

@@ -12,7 +12,7 @@ from envelope.pattern import match
 
 from .diff import FilePatch
 from .names import TEST_FILES, TEST_FOLDERS, is_test_file
-from .told import listed
+from .text import listed
 from .trees import Trees
 
 MAX_PATHS = 4  # of a hint; of more, the patterns that they have in common
@@ -29,7 +29,7 @@ STANDS_STILL = "their files are as they were: look for what keeps the tests from
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class LostTests:
     """`gone`: functions of which no case is left. `cases`: how many fewer run of each function, those among them.
     `skipped`: cases. Where names are not known, there are numbers alone."""
 
@@ -54,7 +54,7 @@ class Lifted:
     hint: str = ""
     notes: tuple[str, ...] = ()
 
-    def count_of(self, lost: Missing) -> int:
+    def count_of(self, lost: LostTests) -> int:
         """How many fewer tests than before may run."""
         if not lost.is_named:
             return max(0, lost.fewer) if self.any_number else 0
@@ -98,7 +98,7 @@ class Grants:
         return {path for path in self.changed if not self.cover(path)}
 
 
-async def lifted_by(grants: Grants, lost: Missing, trees: Trees, *, subpath: str, rules: GateRules) -> Lifted:
+async def lifted_by(grants: Grants, lost: LostTests, trees: Trees, *, subpath: str, rules: GateRules) -> Lifted:
     """Which of the tests that are `lost` a person has let go.
 
     A test that has a file is let go with that file's grant: what follows from the file is the person's decision. It is
@@ -134,7 +134,7 @@ class _Going:
     """Decides for each test; reads each file once."""
 
     grants: Grants
-    lost: Missing
+    lost: LostTests
     trees: Trees
     has_all: bool
     texts: dict[str, str] = field(default_factory=dict[str, str])
@@ -185,7 +185,7 @@ def _lines_more(grants: Grants, pattern: re.Pattern[str]) -> int:
     return added - removed
 
 
-def _notes_of(lost: Missing, names: Collection[str]) -> Iterator[str]:
+def _notes_of(lost: LostTests, names: Collection[str]) -> Iterator[str]:
     gone = [name for name in lost.gone if name in names]
     skipped = [name for name in lost.skipped if function_of(name) in names]
     aside = {*gone, *map(function_of, skipped)}
@@ -196,7 +196,7 @@ def _notes_of(lost: Missing, names: Collection[str]) -> Iterator[str]:
             yield f"tests of the base {what}, which a grant allows: {listed(among, MAX_NOTED)}"
 
 
-def _notes_of_numbers(lost: Missing) -> tuple[str, ...]:
+def _notes_of_numbers(lost: LostTests) -> tuple[str, ...]:
     kinds = (("fewer tests run", lost.fewer), ("more tests are skipped", lost.more_skipped))
     told = [f"{count} {what} than on the base" for what, count in kinds if count > 0]
     return (f"{' and '.join(told)}, which a grant allows; the runner tells no names",)

@@ -23,10 +23,10 @@ from typing import cast
 from repo.apart import run_apart
 
 from .diff import FilePatch
-from .missing import MAX_NOTED, NOTHING_LIFTED, Files, Grants, Lifted, Missing
+from .lost_tests import MAX_NOTED, NOTHING_LIFTED, Files, Grants, Lifted, LostTests
 from .names import IMPORT_ROOTS, is_test_file
-from .reaching import words_done
-from .told import listed
+from .runner_access import words_done
+from .text import listed
 from .trees import Trees
 
 PYTHON = (".py", ".pyi")
@@ -43,7 +43,7 @@ MAX_READ = 20  # files of the product that may only mention the name
 
 
 @dataclass(frozen=True, slots=True)
-class Retired:
+class ObsoleteTests:
     """`parts` of the change take out nothing but `tests` (by file) whose `subjects` are gone."""
 
     parts: tuple[FilePatch, ...] = ()
@@ -51,7 +51,7 @@ class Retired:
     subjects: tuple[str, ...] = ()
     files: Files = field(default_factory=lambda: Files((), ""))
 
-    def let_go(self, lost: Missing, lifted: Lifted = NOTHING_LIFTED) -> Lifted:
+    def let_go(self, lost: LostTests, lifted: Lifted = NOTHING_LIFTED) -> Lifted:
         """`lifted`, and these with it."""
         if not self.parts:
             return lifted
@@ -75,16 +75,16 @@ class Retired:
         return any(f".{module}.{test}".endswith(told) for test in self.tests.get(owners[0], ()))
 
 
-NOBODY = Retired()
+NONE_OBSOLETE = ObsoleteTests()
 
 
-async def retired_by(grants: Grants, changed: Sequence[FilePatch], trees: Trees, *, subpath: str) -> Retired:
+async def obsolete_tests(grants: Grants, changed: Sequence[FilePatch], trees: Trees, *, subpath: str) -> ObsoleteTests:
     """Of the files of tests whose edit nobody granted."""
     tests = [part for part in grants.parts if not grants.cover(*part.paths)]
     tests = [part for part in tests if part.status in ("M", "D") and part.path.endswith(".py")]
     product = [part for part in changed if part not in grants.parts]
     if not tests or not product or not all(map(_is_followed, product)):
-        return NOBODY
+        return NONE_OBSOLETE
     paths = await trees.paths()
     asked = {
         "tests": {part.path: [await trees.text(part.path) or "", await _after(part, trees)] for part in tests},
@@ -98,7 +98,7 @@ async def retired_by(grants: Grants, changed: Sequence[FilePatch], trees: Trees,
     found = cast("dict[str, dict[str, list[str]]]", json.loads(told) if told else {})
     still = await _still_named({name for one in found.values() for name in one["subjects"]}, trees)
     kept = {path: one for path, one in found.items() if still is not None and still.isdisjoint(one["subjects"])}
-    return Retired(
+    return ObsoleteTests(
         tuple(part for part in tests if part.path in kept),
         {path: one["tests"] for path, one in kept.items()},
         tuple(sorted({name for one in kept.values() for name in one["subjects"]})),

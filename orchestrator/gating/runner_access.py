@@ -67,14 +67,14 @@ _OTHER_LINES = re.compile("\r(?!\n)|[\0\f]")
 
 
 @dataclass(frozen=True, slots=True)
-class Reaching:
+class RunnerAccess:
     """Added lines with the file's name and their number: `reached` reach for the runner, `asked` ask who it is."""
 
     reached: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
 
 
-NOTHING = Reaching()
+NOTHING = RunnerAccess()
 
 
 def is_suspicious(part: FilePatch) -> bool:
@@ -90,7 +90,7 @@ def runs_its_texts(parts: Sequence[FilePatch]) -> bool:
     return bool(_READS_TEXTS.search(new) and _RUNS.search(new))
 
 
-def reaching(part: FilePatch, before: str | None = None, after: str | None = None) -> Reaching:
+def runner_access(part: FilePatch, before: str | None = None, after: str | None = None) -> RunnerAccess:
     """What new code of the file does; what it did before is let be, also on another line.
 
     `before`, `after`: the file's text. In Python comments, docstrings and texts for people mention without doing.
@@ -114,7 +114,9 @@ def reaching(part: FilePatch, before: str | None = None, after: str | None = Non
         more = [line for line in new if line.found(_ASKS) or line.found(_ARGV)]
         reached += [line for line in more if line not in reached and not _is_import(line)]
         asked = [line for line in asked if line not in reached]
-    return Reaching(tuple(line.shown(part.path) for line in reached), tuple(line.shown(part.path) for line in asked))
+    return RunnerAccess(
+        tuple(line.shown(part.path) for line in reached), tuple(line.shown(part.path) for line in asked)
+    )
 
 
 @dataclass(frozen=True, slots=True)

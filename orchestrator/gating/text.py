@@ -1,4 +1,4 @@
-"""What a gate saw, in words: a label and a line each, for the terminal and for every report. Pure."""
+"""A gate's verdict and evidence as text: a label and a line each, for the terminal and for every report. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from envelope.messages import TaskResult
 
 MAX_SHOWN = 20  # tests or files in a line; the evidence itself has them all
 
-Told = tuple[str, str]
+Line = tuple[str, str]
 
 
 def gate_name(event: GateVerdict) -> str:
@@ -72,7 +72,7 @@ def proof_of(result: TaskResult) -> tuple[bool, str]:
     return told.get("verified") is True, str(told.get("reason") or "")
 
 
-def evidence_lines(runs: Iterable[GateVerdict | None], evidence: GateEvidence) -> Iterator[Told]:
+def evidence_lines(runs: Iterable[GateVerdict | None], evidence: GateEvidence) -> Iterator[Line]:
     """The counts of `runs`, then each objection with the tests or files that it names, and what else was noticed."""
     yield from ((gate_name(run), verdict_text(run)) for run in runs if run is not None)
     for objection in evidence.objections:

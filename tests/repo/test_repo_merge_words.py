@@ -1,0 +1,58 @@
+"""The lines of a patch, read in the process that merges: whatever stands in them, it takes no time to speak of."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from repo.merge_words import reaches, words_of
+
+LENGTH = 200_000
+PATHS = ("a.txt", "a.py", "a.ts", "a.go", "a.java", "a.proto")
+# Each of them once took hours, or would have: a pattern that begins anew at every place, or splits a run in all ways.
+LINES = {
+    "one word": "a" * LENGTH,
+    "dots between": "a." * (LENGTH // 2),
+    "slashes between": "a/" * (LENGTH // 2),
+    "blanks": f"{' ' * LENGTH}x",
+    "words": f" {'a ' * (LENGTH // 2)}",
+    "brackets": f" {'(' * LENGTH}",
+    "calls that open": f" {'a(' * (LENGTH // 2)}",
+    "calls": f" {'a()' * (LENGTH // 3)}{{",
+    "a call closed often": f"\ta({')' * LENGTH}{{",
+    "a call ended often": f"  a({');' * (LENGTH // 2)}x",
+    "receivers": "func (" * (LENGTH // 6),
+    "a long receiver": f"func (a{'a' * LENGTH}",
+    "headers": "def " * (LENGTH // 4),
+    "blanks in a header": f"def f({' ' * LENGTH}):",
+    "types in a header": f"def f({':' * LENGTH}(:",
+    "types open in a header": f"def f({'[' * LENGTH}):",
+    "revisions": "down_revision " * (LENGTH // 14),
+    "a module far above": f"from {'.' * LENGTH}",
+    "assignments": f"a{':' * LENGTH}",
+    "exports": "export default " * (LENGTH // 15),
+    "dots": f"{'...' * (LENGTH // 3)}x",
+}
+
+
+@pytest.mark.parametrize("said", LINES)
+def test_a_line_of_any_kind_is_read_in_time(said: str):
+    started = time.process_time()
+
+    for path in PATHS:
+        for sign in "+-":
+            head = f"diff --git a/{path} b/{path}\n--- a/{path}\n+++ b/{path}\n@@ -1 +1 @@\n"
+            words_of(f"{head}{sign}{LINES[said]}\n".encode(), ())
+
+    assert time.process_time() - started < 4
+
+
+@pytest.mark.parametrize("path", ["lib/a.py", "lib/a.ts", "lib/a.go", "lib/a.java", "lib/a.rs"])
+@pytest.mark.parametrize("said", ["\n", "a", " ", "'", ".", "import ", '"/', "from ."])
+def test_a_file_of_any_kind_is_asked_in_time_what_it_uses(path: str, said: str):
+    started = time.process_time()
+
+    reaches(said.encode() * (LENGTH // len(said)), path, f"b{path[5:]}")
+
+    assert time.process_time() - started < 2
