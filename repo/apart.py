@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -23,7 +24,7 @@ async def run_apart(module: str, *words: str, told: bytes) -> bytes | None:
     except TimeoutError:
         return None
     finally:
-        await _end(process)
+        await _end(process, is_busy=True)
     return answer if process.returncode == 0 else None
 
 
@@ -42,7 +43,7 @@ class Apart:
         self, kind: type[BaseException] | None, e: BaseException | None, at: TracebackType | None
     ) -> None:
         while self._idle:
-            await _end(self._idle.popitem()[1])
+            await _end(self._idle.popitem()[1], is_busy=False)
 
     async def ask(self, module: str, *words: str, texts: Sequence[bytes]) -> bytes | None:
         """What the module makes of `texts`; None when it has no answer, failed or took too long. The answer does not
@@ -58,7 +59,7 @@ class Apart:
     ) -> bytes | None:
         """`EOFError`: the process has died. One whose answer was not read to its end is of no use any more."""
         assert process.stdin and process.stdout
-        is_through = False
+        is_through = is_dead = False
         try:
             async with asyncio.timeout(MAX_WAIT_S):
                 about = {"words": words, "lengths": [len(text) for text in texts]}
@@ -68,7 +69,8 @@ class Apart:
                 answer = await process.stdout.readexactly(length) if length >= 0 else None
             is_through = True
             return answer
-        except ConnectionError as e:
+        except (EOFError, ConnectionError) as e:
+            is_dead = True
             raise EOFError from e
         except TimeoutError:
             return None
@@ -76,7 +78,7 @@ class Apart:
             if is_through and module not in self._idle:
                 self._idle[module] = process
             else:
-                await _end(process)
+                await _end(process, is_busy=not is_dead)
 
 
 async def _start(module: str, *words: str) -> asyncio.subprocess.Process:
@@ -89,7 +91,17 @@ async def _start(module: str, *words: str) -> asyncio.subprocess.Process:
     )
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
+async def _end(process: asyncio.subprocess.Process, *, is_busy: bool) -> None:
+    """An idle one, or one that is dying, is not killed: that could take its end away from who waits for it."""
+    if is_busy and process.returncode is None:
         process.kill()
-        await process.wait()
+    elif process.stdin is not None:
+        process.stdin.close()
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(MAX_WAIT_S):
+                await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from repo.entities import unite
 
 BASE = b"""\
 import os
+import signal
 
 LIMIT = 3
 
@@ -153,6 +155,18 @@ async def test_one_process_answers_all_and_ends_with_them():
             await apart.ask("repo.data_keys", "json", texts=[b"{}"] * 4)
             assert len(set(children()) - before) == 2
     assert set(children()) == before
+
+
+async def test_a_process_that_died_is_replaced_and_its_end_is_no_riddle(caplog: pytest.LogCaptureFixture):
+    texts = (BASE, BASE + b"\nx = 1\n", BASE + b"\ny = 1\n")
+    before = set(children())
+    async with Apart() as apart:
+        for _ in range(5):
+            assert await apart.ask("repo.entities", "Python", texts=texts) == unite(*texts)
+            [only] = set(children()) - before
+            os.kill(int(only), signal.SIGKILL)
+    assert set(children()) == before
+    assert caplog.records == []  # asyncio would tell of a child that somebody else has waited for
 
 
 async def test_who_gives_up_in_the_middle_of_an_answer_leaves_none_to_the_next():
