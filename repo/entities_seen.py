@@ -338,6 +338,7 @@ def _uses(found: Seen, node: Node, of: str, inside: str) -> None:
         if is_path and name in CONSTRUCTORS:
             owner = _bare(text_of(parent.child_by_field_name("path")))
             found.used["::", "", f"{_bare(of) if owner == 'Self' else owner}::{name}"] += 1
+            is_of_another = owner[:1].isupper()  # a type's; modules begin with a small letter
         elif is_of_another or is_path or parent.type in ("field_initializer", "literal_element"):
             found.used[".", "", name] += 1
             owner = parent.child_by_field_name("object")
