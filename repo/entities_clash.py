@@ -111,7 +111,8 @@ def _changed(old: Seen, some: Seen, others: Seen) -> Iterator[bool]:
         new = now - signatures
         if any(not any(one.serves(was) for one in new) for was in signatures - now) and new:
             is_plain = ("x", "", name) in old.defined or _more("x", "", name, old, others)
-            if is_plain and _more("x", "", name, old, others):
+            kind = "make" if all(one.is_more_of(was) for one in new for was in signatures) else "x"
+            if is_plain and _more(kind, "", name, old, others):
                 yield True
             if _more("self.", "", name, old, others):
                 yield True

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tree_sitter import Node
 
@@ -50,6 +50,8 @@ _VISIBLE = re.compile(
     r"\b(public|private|protected|final|pub(\([^)]*\))?|export|default|override|abstract|synchronized)\b"
 )
 
+_RECORD = "record"
+
 Place = tuple[str, str, str]  # a kind of name, where, the name
 
 
@@ -77,16 +79,23 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """`parameters`: name or type, and whether one may leave it out."""
+    """`parameters`: name or type, and whether one may leave it out. `order`: the names of those that have types."""
 
     about: str
     parameters: tuple[tuple[str, bool], ...]
+    order: tuple[str, ...] = ()
+
+    def is_more_of(self, old: Signature) -> bool:
+        """A record with fields that were not there: only who makes one minds."""
+        fields = {name for name, _ in self.parameters}
+        return self.about == old.about == _RECORD and all(name in fields for name, _ in old.parameters)
 
     def serves(self, old: Signature) -> bool:
         """Whoever calls the old one, may call this one as well."""
-        count = len(old.parameters)
+        count, order = len(old.parameters), self.order[: len(old.order)]
         return (
             self.about == old.about
+            and (order == old.order or sorted(order) != sorted(old.order))
             and [name for name, _ in self.parameters[:count]] == [name for name, _ in old.parameters]
             and all(now or not was for (_, now), (_, was) in zip(self.parameters, old.parameters, strict=False))
             and all(may for _, may in self.parameters[count:])
@@ -127,13 +136,15 @@ def _class(found: Seen, node: Node, inside: str) -> str:
         r"@\s*(\w+\.)*dataclass|NamedTuple|@\s*(attrs?\.)?(s|define|frozen)\b", head
     ):
         fields = tuple(_record_fields(body))
-        found.signatures.setdefault(name, set()).add(Signature("record", fields))
+        found.signatures.setdefault(name, set()).add(Signature(_RECORD, fields))
+    if node.type == "record_declaration":
+        found.signatures.setdefault(name, set()).add(replace(signature_of(node), about=_RECORD))
     found.define("x", "", name, "class")
     return name
 
 
 def _parts(found: Seen, node: Node) -> None:
-    """Rust's variants and fields, and who has to name each of them."""
+    """Rust's variants and fields, Go's fields, and who has to name each of them, or gives each by its place."""
     if node.type in ("enum_item", "struct_item") and (body := node.child_by_field_name("body")) is not None:
         names = (text_of(one.child_by_field_name("name")) for one in body.named_children)
         found.parts[text_of(node.child_by_field_name("name"))] = frozenset(filter(None, names))
@@ -145,6 +156,15 @@ def _parts(found: Seen, node: Node) -> None:
             found.names_all.update({name for said in patterns for name in re.findall(r"(\w+)::\w+", said)})
     elif node.type == "struct_expression" and ".." not in text_of(node):
         found.names_all[text_of(node.child_by_field_name("name")).rpartition("::")[2]] += 1
+    elif node.type == "type_spec" and (kind := node.child_by_field_name("type")) and kind.type == "struct_type":
+        fields = (leaf for one in kind.named_children for leaf in one.named_children if leaf.named_child_count)
+        told = [text_of(name) for one in fields for name in one.children_by_field_name("name") or [one]]
+        found.parts[text_of(node.child_by_field_name("name"))] = frozenset(
+            f"{at} {name}" for at, name in enumerate(told)
+        )
+    elif node.type == "literal_value" and "literal_element" in [one.type for one in node.named_children[:1]]:
+        kind = node.parent.child_by_field_name("type") if node.parent is not None else None
+        found.names_all[text_of(kind).rpartition(".")[2]] += 1
 
 
 def _around(node: Node) -> Node:
@@ -217,15 +237,34 @@ def signature_of(node: Node) -> Signature:
     if is_python:
         decorators = [text_of(child) for child in outer.children if child.type == "decorator"]
         kept = [" ".join(one.split()) for one in decorators if not _SAME_TO_CALLERS.fullmatch(one)]
-        is_async = any(child.type == "async" for child in node.children)
-        return Signature(f"{' '.join(kept)}{' async' if is_async else ''}", listed)
+        kinds = [child.type for child in node.children if child.type == "async"] + ["yield"] * _yields(body)
+        return Signature(" ".join([*kept, *kinds]), listed)
     behind = parameters.end_byte if parameters is not None else end
     stop = body.start_byte if body is not None else node.end_byte
     after = (
         (node.text or b"")[behind - node.start_byte : stop - node.start_byte].decode("utf-8", "replace").strip(" ;\n")
     )
     about = re.sub(r"@\w+(\([^)]*\))?", "", about)
-    return Signature(" ".join(_VISIBLE.sub("", f"{about} {after}").split()), listed)
+    order = tuple(text_of(leaf) for leaf in _given_names(parameters))
+    return Signature(" ".join(_VISIBLE.sub("", f"{about} {after}").split()), listed, order)
+
+
+def _given_names(parameters: Node | None) -> Iterator[Node]:
+    for one in parameters.named_children if parameters is not None else ():
+        pattern = one.child_by_field_name("pattern")
+        for named in one.children_by_field_name("name") or ([pattern] if pattern is not None else []):
+            yield from leaves(named)
+
+
+def _yields(body: Node | None) -> bool:
+    """A function that is a generator: what it gives is not what it returns."""
+    waiting = [body] if body is not None else []
+    while waiting:
+        one = waiting.pop()
+        if one.type == "yield":
+            return True
+        waiting += [child for child in one.named_children if child.type not in ("function_definition", "lambda")]
+    return False
 
 
 def _parameter(one: Node, is_python: bool) -> tuple[str, bool]:
