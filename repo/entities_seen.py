@@ -60,7 +60,8 @@ class Seen:
     """`defined`: with what is said of each. `used`: how often. `twice`: what one place holds more often than it can.
     `bound`: local names of Python's functions. `signatures`: of a function's name, `heads`: of a class's, with the text
     of its body. `asks`: what a base class, an interface or a trait asks of those who derive from it. `parts`: of a
-    Rust type, `names_all`: how often code has to name all of them. `slots`: of a Python class."""
+    Rust type, `names_all`: how often code has to name all of them. `slots`: of a Python class. `members`: of a class,
+    by its name. `open`: what other files may use, where the language has them say so."""
 
     defined: dict[Place, set[str]] = field(default_factory=dict[Place, set[str]])
     used: Counter[Place] = field(default_factory=Counter[Place])
@@ -72,9 +73,26 @@ class Seen:
     parts: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     names_all: Counter[str] = field(default_factory=Counter[str])
     slots: dict[str, str] = field(default_factory=dict[str, str])
+    members: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    open: set[str] = field(default_factory=set[str])
 
     def define(self, kind: str, where: str, name: str, said: str) -> None:
         self.defined.setdefault((kind, where, name), set()).add(said)
+
+    def member(self, of: str, name: str, said: str) -> None:
+        self.define(".", "", name, said)
+        self.members.setdefault(of, set()).add(name)
+
+    def bases(self, name: str) -> set[str]:
+        """All that a class is derived from, as far as the file says."""
+        found: set[str] = set()
+        waiting = [name]
+        while waiting:
+            head = self.heads.get(waiting.pop(), ("", ""))[0]
+            new = set(re.findall(r"\w+", head.partition("(")[2] or head.partition("extends")[2])) - found
+            found |= new
+            waiting += new
+        return found - {name}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +132,8 @@ def seen(root: Node) -> Seen:
             of = _class(found, node, inside)
         elif FUNCTIONS.match(kind):
             inside = _function(found, node, of, inside)
+        if (name := text_of(node.child_by_field_name("name"))) and _is_open(node):
+            found.open.add(name)
         _definitions(found, node, of, inside)
         _uses(found, node, of, inside)
         _parts(found, node)
@@ -121,6 +141,13 @@ def seen(root: Node) -> Seen:
         waiting += [(child, of, inside) for child in node.children]
     found.twice.update(doubled_impls(root))
     return found
+
+
+def _is_open(node: Node) -> bool:
+    if node.type.endswith("_item"):
+        return any(child.type == "visibility_modifier" for child in node.children)
+    said = next((text_of(child) for child in node.children if child.type == "modifiers"), "")
+    return node.type in ("method_declaration", "class_declaration") and "private" not in said
 
 
 def _class(found: Seen, node: Node, inside: str) -> str:
@@ -193,7 +220,7 @@ def _function(found: Seen, node: Node, of: str, inside: str) -> str:
             child.type in ("get", "set") for child in node.children
         )
         if of or node.type == "method_declaration":
-            found.define(".", "", name, "attribute" if is_value else "method")
+            found.member(of, name, "attribute" if is_value else "method")
         body = node.child_by_field_name("body")
         if of and asks(node, body):
             found.asks.setdefault(of, set()).add(f"{name} {' '.join(text_of(parameters).split())}")
@@ -285,7 +312,7 @@ def _parameter(one: Node, is_python: bool) -> tuple[str, bool]:
 def _definitions(found: Seen, node: Node, of: str, inside: str) -> None:
     kind = node.type
     if kind in _FIELDS and not inside:
-        _field_of(found, node)
+        _field_of(found, node, of)
     if kind == "pair":
         key = text_of(node.child_by_field_name("key")).strip("'\"`")
         found.define("k", "", key, "key")
@@ -298,10 +325,10 @@ def _definitions(found: Seen, node: Node, of: str, inside: str) -> None:
         is_member = left is not None and left.type in ("attribute", "member_expression")
         if left is not None and is_member and text_of(left.child_by_field_name("object")) in _SELF:
             member = left.child_by_field_name("attribute") or left.child_by_field_name("property")
-            found.define(".", "", text_of(member), "attribute")
+            found.member(of, text_of(member), "attribute")
         if left is not None and of and not inside and left.type == "identifier":
             said = " ".join(text_of(node.child_by_field_name("type")).split())
-            found.define(".", "", text_of(left), f"attribute {said}".strip())
+            found.member(of, text_of(left), f"attribute {said}".strip())
             if text_of(left) == "__slots__":
                 found.slots[of] = text_of(node)
     if kind in LOCALS and inside:
@@ -328,7 +355,7 @@ def _definitions(found: Seen, node: Node, of: str, inside: str) -> None:
             found.define("x", "", name, f"import {origin} {deep}")
 
 
-def _field_of(found: Seen, node: Node) -> None:
+def _field_of(found: Seen, node: Node, of: str) -> None:
     """A member that is declared, with its type and what is said of it, but for who may see it and its value."""
     declared = node.children_by_field_name("declarator")
     values = (one.child_by_field_name("value") for one in (node, *declared))
@@ -341,7 +368,7 @@ def _field_of(found: Seen, node: Node) -> None:
     said = " ".join(re.sub(rf"(?<![\w.])(public|private|protected|pub|{told})(?!\w),?", "", text).split()).rstrip(" =;")
     is_untyped = node.type in ("public_field_definition", "field_definition") and ":" not in said
     for name in names:
-        found.define(".", "", text_of(name), "attribute" if is_untyped else said)
+        found.member(of, text_of(name), "attribute" if is_untyped else said)
 
 
 def _uses(found: Seen, node: Node, of: str, inside: str) -> None:

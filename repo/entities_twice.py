@@ -29,7 +29,7 @@ _PLACEHOLDER = re.compile(r":\w+|\{[^}/]*\}|<[^>/]*>")
 # Calls that tell others of a name, once for each.
 _REGISTERS = re.compile(
     r"(.*\.)?(get|post|put|delete|patch|head|options|all|route|websocket|GET|POST|PUT|DELETE|PATCH|Handle|HandleFunc"
-    r"|add_argument|add_option|add_parser|add_url_rule|signal|register|subscribe|on|command|option|task|setdefault)"
+    r"|path|re_path|Route|add_argument|add_option|add_parser|add_url_rule|signal|register|subscribe|on|command|option|task|setdefault)"
 )
 
 
@@ -156,10 +156,11 @@ def _of_block(node: Node) -> Iterator[tuple[str, ...]]:
 
 def _registered(node: Node) -> Iterator[tuple[str, str]]:
     """Routes, options, handlers: what is called beside one another with a text that tells one from others."""
-    if node.type not in (*_BLOCKS, "module", "program", "source_file"):
+    if node.type not in (*_BLOCKS, "module", "program", "source_file", "list"):
         return
     for one in node.named_children:
-        calls = [one.named_children[0]] if one.type == "expression_statement" and one.named_children else []
+        calls = [one] if node.type == "list" and one.type == "call" else []
+        calls += [one.named_children[0]] if one.type == "expression_statement" and one.named_children else []
         calls += [
             child.named_children[0] for child in one.children if child.type == "decorator" and child.named_children
         ]
@@ -185,7 +186,7 @@ def _hidden(node: Node) -> Iterator[tuple[str, ...]]:
     for at, some in enumerate(handlers):
         for others in handlers[at + 1 :]:
             yield from (("hidden", one, other) for one in some for other in others if _takes(one, other))
-    routes = [(said, told) for said, told in _registered(node) if told.startswith("/")]
+    routes = [one for one in _registered(node) if one[1].startswith("/") or one[0] == "path"]
     for said, told in routes:
         if _PLACEHOLDER.search(told):
             pattern = re.compile("[^/]+".join(map(re.escape, _PLACEHOLDER.split(told))))
