@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from .entities_braces import bare, impl_of
 from .entities_names import EVERYTHING, mentioned
-from .entities_seen import signature_of
+from .entities_terms import signature_of
 from .entity import Entity, Unclear, text_of
 from .wording import as_text
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
 from .entities_names import imported
+from .entities_terms import Signature, around, of_record, signature_of
 from .entities_twice import FUNCTIONS, LOCALS, STRINGS, doubled, doubled_impls, leaves
 from .entity import text_of
 
@@ -32,25 +32,11 @@ _TARGETS = (
     *("for_statement", "as_pattern_target", "for_in_statement", "named_expression", "for_expression", "range_clause"),
     *("enhanced_for_statement", "catch_formal_parameter", "for_in_clause"),
 )
-_MAY_BE_LEFT_OUT = (
-    *("optional_parameter", "spread_parameter", "variadic_parameter_declaration", "list_splat_pattern"),
-    *("dictionary_splat_pattern", "default_parameter", "typed_default_parameter", "assignment_pattern"),
-    *("rest_pattern", "keyword_separator", "positional_separator"),
-)
 _DECLARES = (
     *("variable_declarator", "let_declaration", "struct_item", "enum_item", "trait_item", "type_spec", "const_spec"),
 )
 _BASES = ("class_heritage", "superclass", "super_interfaces", "extends_interfaces", "extends_type_clause")
 _SELF = ("self", "cls", "this")
-# Decorators that change nothing for who calls.
-_SAME_TO_CALLERS = re.compile(
-    r"@\s*(\w+\.)*(override|final|deprecated|no_type_check|abstractmethod|wraps\(.*\))\s*", re.S
-)
-_VISIBLE = re.compile(
-    r"\b(public|private|protected|final|pub(\([^)]*\))?|export|default|override|abstract|synchronized)\b"
-)
-
-_RECORD = "record"
 
 Place = tuple[str, str, str]  # a kind of name, where, the name
 
@@ -67,7 +53,7 @@ class Seen:
     used: Counter[Place] = field(default_factory=Counter[Place])
     twice: set[tuple[str, ...]] = field(default_factory=set[tuple[str, ...]])
     bound: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    signatures: dict[str, set[Signature]] = field(default_factory=dict[str, "set[Signature]"])
+    signatures: dict[str, set[Signature]] = field(default_factory=dict[str, set[Signature]])
     heads: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     asks: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     parts: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
@@ -93,31 +79,6 @@ class Seen:
             found |= new
             waiting += new
         return found - {name}
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """`parameters`: name or type, and whether one may leave it out. `order`: the names of those that have types."""
-
-    about: str
-    parameters: tuple[tuple[str, bool], ...]
-    order: tuple[str, ...] = ()
-
-    def is_more_of(self, old: Signature) -> bool:
-        """A record with fields that were not there: only who makes one minds."""
-        fields = {name for name, _ in self.parameters}
-        return self.about == old.about == _RECORD and all(name in fields for name, _ in old.parameters)
-
-    def serves(self, old: Signature) -> bool:
-        """Whoever calls the old one, may call this one as well."""
-        count, order = len(old.parameters), self.order[: len(old.order)]
-        return (
-            self.about == old.about
-            and (order == old.order or sorted(order) != sorted(old.order))
-            and [name for name, _ in self.parameters[:count]] == [name for name, _ in old.parameters]
-            and all(now or not was for (_, now), (_, was) in zip(self.parameters, old.parameters, strict=False))
-            and all(may for _, may in self.parameters[count:])
-        )
 
 
 def seen(root: Node) -> Seen:
@@ -154,18 +115,14 @@ def _class(found: Seen, node: Node, inside: str) -> str:
     if node.type == "impl_item":
         return text_of(node.child_by_field_name("type"))
     name, body = text_of(node.child_by_field_name("name")), node.child_by_field_name("body")
-    outer = _around(node)
+    outer = around(node)
     start, end = outer.start_byte, body.start_byte if body is not None else node.end_byte
     head = " ".join((outer.text or b"")[: end - start].decode("utf-8", "replace").split())
     if node.type in ("class_definition", "class_declaration", "abstract_class_declaration"):
         found.heads[name] = (re.sub(r"\b(export|default|public)\b ?", "", head), text_of(body))
-    if node.type == "class_definition" and re.search(
-        r"@\s*(\w+\.)*dataclass|NamedTuple|@\s*(attrs?\.)?(s|define|frozen)\b", head
-    ):
-        fields = tuple(_record_fields(body))
-        found.signatures.setdefault(name, set()).add(Signature(_RECORD, fields))
-    if node.type == "record_declaration":
-        found.signatures.setdefault(name, set()).add(replace(signature_of(node), about=_RECORD))
+    is_record = re.search(r"@\s*(\w+\.)*dataclass|NamedTuple|@\s*(attrs?\.)?(s|define|frozen)\b", head) is not None
+    if node.type == "record_declaration" or (node.type == "class_definition" and is_record):
+        found.signatures.setdefault(name, set()).add(of_record(node, body))
     found.define("x", "", name, "class")
     return name
 
@@ -192,18 +149,6 @@ def _parts(found: Seen, node: Node) -> None:
     elif node.type == "literal_value" and "literal_element" in [one.type for one in node.named_children[:1]]:
         kind = node.parent.child_by_field_name("type") if node.parent is not None else None
         found.names_all[text_of(kind).rpartition(".")[2]] += 1
-
-
-def _around(node: Node) -> Node:
-    parent = node.parent
-    return parent if parent is not None and parent.type in ("decorated_definition", "export_statement") else node
-
-
-def _record_fields(body: Node | None) -> Iterator[tuple[str, bool]]:
-    for one in body.named_children if body is not None else ():
-        only = one.named_children[0] if one.type == "expression_statement" and one.named_children else None
-        if only is not None and only.type == "assignment" and only.child_by_field_name("type") is not None:
-            yield text_of(only.child_by_field_name("left")), only.child_by_field_name("right") is not None
 
 
 def _function(found: Seen, node: Node, of: str, inside: str) -> str:
@@ -237,7 +182,7 @@ def asks(node: Node, body: Node | None) -> bool:
         return True
     if node.type != "function_definition":
         return False
-    return "abstractmethod" in text_of(_around(node)).partition("def ")[0] or (
+    return "abstractmethod" in text_of(around(node)).partition("def ")[0] or (
         body is not None and text_of(body).strip().endswith("...") and "Protocol" in _head_around(node)
     )
 
@@ -247,66 +192,6 @@ def _head_around(node: Node) -> str:
     while one is not None and one.type != "class_definition":
         one = one.parent
     return text_of(one.child_by_field_name("superclasses")) if one is not None else ""
-
-
-def signature_of(node: Node) -> Signature:
-    """What is said of a function beside its parameters; Python's are known by their names, others by their types."""
-    parameters, body = node.child_by_field_name("parameters"), node.child_by_field_name("body")
-    is_python = node.type == "function_definition"
-    listed = (
-        tuple(_parameter(one, is_python) for one in parameters.named_children if "comment" not in one.type)
-        if parameters is not None
-        else ()
-    )
-    outer = _around(node) if is_python else node
-    end = parameters.start_byte if parameters is not None else node.end_byte
-    about = (outer.text or b"")[: end - outer.start_byte].decode("utf-8", "replace")
-    if is_python:
-        decorators = [text_of(child) for child in outer.children if child.type == "decorator"]
-        kept = [" ".join(one.split()) for one in decorators if not _SAME_TO_CALLERS.fullmatch(one)]
-        kinds = [child.type for child in node.children if child.type == "async"] + ["yield"] * _yields(body)
-        return Signature(" ".join([*kept, *kinds]), listed)
-    behind = parameters.end_byte if parameters is not None else end
-    stop = body.start_byte if body is not None else node.end_byte
-    after = (
-        (node.text or b"")[behind - node.start_byte : stop - node.start_byte].decode("utf-8", "replace").strip(" ;\n")
-    )
-    about = re.sub(r"@\w+(\([^)]*\))?", "", about)
-    order = tuple(text_of(leaf) for leaf in _given_names(parameters))
-    return Signature(" ".join(_VISIBLE.sub("", f"{about} {after}").split()), listed, order)
-
-
-def _given_names(parameters: Node | None) -> Iterator[Node]:
-    for one in parameters.named_children if parameters is not None else ():
-        pattern = one.child_by_field_name("pattern")
-        for named in one.children_by_field_name("name") or ([pattern] if pattern is not None else []):
-            yield from leaves(named)
-
-
-def _yields(body: Node | None) -> bool:
-    """A function that is a generator: what it gives is not what it returns."""
-    waiting = [body] if body is not None else []
-    while waiting:
-        one = waiting.pop()
-        if one.type == "yield":
-            return True
-        waiting += [child for child in one.named_children if child.type not in ("function_definition", "lambda")]
-    return False
-
-
-def _parameter(one: Node, is_python: bool) -> tuple[str, bool]:
-    may = (
-        one.type in _MAY_BE_LEFT_OUT
-        or one.child_by_field_name("value") is not None
-        or text_of(one).startswith(("...", "*"))
-    )
-    if is_python:
-        leaf = next(leaves(one.child_by_field_name("name") or one), None)
-        return (text_of(leaf) if leaf is not None else text_of(one)), may
-    kind = one.child_by_field_name("type")
-    said = text_of(kind) if kind is not None else ""
-    count = len(one.children_by_field_name("name")) or 1
-    return " ".join(f"{said} {'x' * count}".split()), may
 
 
 def _definitions(found: Seen, node: Node, of: str, inside: str) -> None:
