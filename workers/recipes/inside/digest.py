@@ -346,8 +346,11 @@ class Session:
         return any(is_conftest(path) or path in self._names for path in paths if path)
 
     def _facts(self, test: Test) -> list[str]:
-        inner = [plain(one) for function in functions_in(test.value()) for one in contents(function)]
-        return [*test.facts(), *inner]
+        home, path = fields(test.module).get("__name__"), self.files.path(test.file)
+        functions = [
+            one for one in functions_in(test.value()) if self.files.path(one.__code__.co_filename) in ("", path)
+        ]
+        return [*test.facts(), *[plain(one, home) for function in functions for one in contents(function)]]
 
 
 def is_conftest(path: str) -> bool:

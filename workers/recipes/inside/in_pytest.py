@@ -100,7 +100,8 @@ def _told(item: Any) -> Any:
         kind: Any = type(item)
         called = [key for key in vars(item) if callable(getattr(kind, key, None))]
         given: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", None) or {}
-        return [*called, *(key + "=" + PLAIN(value) for key, value in given.items())]
+        home = getattr(getattr(item, "module", None), "__name__", "")
+        return [*called, *(key + "=" + PLAIN(value, home) for key, value in given.items())]
 
     return TEST(name, path, getattr(item, "module", None), lambda: item.obj, facts)
 
