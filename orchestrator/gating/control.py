@@ -49,6 +49,10 @@ def digest_objection(
         if new.digest.failed > told:
             message = f"{new.digest.failed} tests failed in `{new.command}`, and its report has {told} of them"
             return _fooled(message)
+        passed, passed_before = new.digest.passed or 0, old.digest.passed or 0
+        if new.counted_by == "junit" and new.tests and new.tests.passed > passed < passed_before:
+            message = f"{passed} tests passed in `{new.command}`, and its report has {new.tests.passed} of them"
+            return _fooled(message)
         if others := list(_others(old.digest, new.digest, touched)):
             message = (
                 f"code that the change does not edit is other than on the base when `{new.command}` ends:"

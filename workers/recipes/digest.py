@@ -125,7 +125,7 @@ def _together(messages: Iterable[Mapping[str, Any]]) -> CodeDigest:
     code: dict[str, dict[str, set[str]]] = {}
     runner: dict[str, set[str]] = {}
     lists: dict[str, set[str]] = {"changed": set(), "plugins": set(), "files": set()}
-    failed = 0
+    failed, passed = 0, None
     for message in messages:
         _add(tests, message["tests"])
         _add(runner, message["runner"])
@@ -134,6 +134,8 @@ def _together(messages: Iterable[Mapping[str, Any]]) -> CodeDigest:
         for name, found in lists.items():
             found.update(message[name])
         failed += message["failed"]
+        if message["passed"] is not None:
+            passed = (passed or 0) + message["passed"]
     return CodeDigest.model_validate(
         {
             "tests": _joined(tests),
@@ -141,6 +143,7 @@ def _together(messages: Iterable[Mapping[str, Any]]) -> CodeDigest:
             "runner": _joined(runner),
             **{name: tuple(sorted(found)) for name, found in lists.items()},
             "failed": failed,
+            "passed": passed,
         }
     )
 

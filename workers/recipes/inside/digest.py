@@ -169,6 +169,15 @@ class Files:
         return short((is_wrapped, parts))
 
 
+def is_expecting(code: types.CodeType) -> bool:
+    """Does it name what a failed assertion raises? pytest does, once for each assertion that it has rewritten."""
+    from dis import get_instructions
+
+    named = [one.argval for one in get_instructions(code) if one.opname.startswith("LOAD_")]
+    others = {"Exception", "BaseException", "failureException"}.intersection(named)
+    return bool(others) or named.count("AssertionError") > named.count("_format_explanation")
+
+
 def asserts(code: types.CodeType) -> bool:
     """By its name, or by what it does."""
     does = ASSERTION is not None and ASSERTION in code.co_code[::2]
@@ -176,10 +185,12 @@ def asserts(code: types.CodeType) -> bool:
 
 
 class Test:
-    """One that was collected. `value()` is what its runner calls, `facts()` what else it is given, as text."""
+    """One that was collected. `value()` is what its runner calls, `facts()` what else it is given, as text; `given`:
+    names of fixtures that have a value already."""
 
-    def __init__(self, name: str, file: str, module: Any, value: Any, facts: Any) -> None:
+    def __init__(self, name: str, file: str, module: Any, value: Any, facts: Any, given: Any = ()) -> None:
         self.name, self.file, self.module, self.value, self.facts = name, file, module, value, facts
+        self.given = list(given)
 
 
 def classes_of(test: Test) -> Iterator[type]:
@@ -205,6 +216,8 @@ class Session:
         self._changed: set[str] = set()
         self._plugins: set[str] = set()
         self._failed: set[str] = set()
+        self._passed: int | None = None
+        self._failed_assertions = 0  # of the test that runs
         self._fixtures: set[str] = set()
         self._tracers: set[str] = set()
         self.wrong = ""
@@ -232,28 +245,52 @@ class Session:
         else:
             self._changed |= {path + ": " + name for name in names.changed()}
 
-    def before_setup(self, key: Any) -> None:
-        """Before its fixtures put for a while what they want where they want."""
+    def before_setup(self, key: Any, given: Any = ()) -> None:
+        """Before its fixtures put for a while what they want where they want. `given`: what has a value already."""
         if key in self._tests:
             self._changed |= self._runner.changed_among_usual(self._is_of_tests)
+            if list(given) != self._tests[key][0].given:
+                self._changed.add(self._tests[key][0].name + " is given a value by nobody")
 
-    def before_call(self, key: Any) -> None:
+    def before_call(self, key: Any, told: Any = None) -> None:
+        self._failed_assertions = 0
         if key in self._tests:
             self._look_at_code(key)
             self._look_at_names(self._tests[key][1])
             self._changed |= self._runner.changed_among_critical()
             self._changed |= {"a tracer: " + origin(one) for one in (sys.gettrace(), sys.getprofile()) if one}
+        elif told is not None:
+            test = told()
+            self._changed.add(self.files.path(test.file) + "::" + test.name + " runs, and was not collected")
 
-    def after_call(self, key: Any, own: Any) -> None:
+    def after_call(self, key: Any, own: Any, has_passed: bool | None = None) -> None:
         """`own`: the object whose method the test is, if there is one. It is gone when the next test begins."""
-        given = fields(own)
-        if key in self._tests and type(given) is dict:
+        if key not in self._tests:
+            return
+        name, given = self._tests[key][0].name, fields(own)
+        if type(given) is dict:
             inherited = [fields_of_class(cls) for cls in type.mro(type(own))]
             found = [name for name in list(given) if any(is_code(home.get(name)) for home in inherited)]
             table = given.get("_type_equality_funcs")
             if type(table) is dict:
                 found += [origin(one) + ": " + origin(how) for one, how in table.items() if type(how) is not str]
-            self._changed |= {self._tests[key][0].name + " has in its object " + name for name in found}
+            self._changed |= {name + " has in its object " + one for one in found}
+        if has_passed is None:
+            has_passed = name.partition("::")[2] not in self._failed
+        if has_passed and self._failed_assertions:
+            self._changed.add(name + " passes, though an assertion failed in it")
+
+    def asserted(self) -> None:
+        """An assertion is about to fail. It may where a function of the tests on the way to here expects that."""
+        frame: Any = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        is_of_test = False
+        while frame is not None:
+            if self.files.path(frame.f_code.co_filename) in self._names:
+                if is_expecting(frame.f_code):
+                    return
+                is_of_test = True
+            frame = frame.f_back
+        self._failed_assertions += is_of_test
 
     def traced(self, frame: Any) -> None:
         self._tracers.update(filter(None, [frame and self.files.path(frame.f_code.co_filename)]))
@@ -268,6 +305,9 @@ class Session:
 
     def failed(self, name: str) -> None:
         self._failed.add(name)
+
+    def passed(self) -> None:
+        self._passed = (self._passed or 0) + 1
 
     def plugins(self, found: list[tuple[str, Any]]) -> None:
         """(hook, its function): of plugins in the project's files only where they are."""
@@ -322,6 +362,7 @@ class Session:
             "plugins": sorted(self._plugins),
             "files": sorted(tests | helpers | read | self._fixtures | set(self._runner_files())),
             "failed": len(self._failed),
+            "passed": self._passed,
             "wrong": self.wrong,
         }
 

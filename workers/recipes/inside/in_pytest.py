@@ -53,16 +53,19 @@ def pytest_runtestloop(session: Any) -> Any:
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: Any) -> Any:
-    TELL("before_setup", id(item))
+    TELL("before_setup", id(item), _given(item))
     yield
 
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_call(item: Any) -> Any:
     TELL("plugins", _plugins(item.config.pluginmanager))
-    TELL("before_call", id(item))
-    yield
-    TELL("after_call", id(item), vars(item).get("_instance", vars(item).get("_testcase")))
+    is_own = not isinstance(item, pytest.Function) or any(name == TOKEN for name, _ in item.user_properties)
+    TELL("before_call", id(item), None if is_own else lambda: _told(item))
+    made: Any = yield
+    own = vars(item)
+    has_raised = getattr(made, "excinfo", None) or own.get("_excinfo")
+    TELL("after_call", id(item), own.get("_instance", own.get("_testcase")), not has_raised)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -87,8 +90,11 @@ def pytest_runtest_makereport(item: Any, call: Any) -> Any:
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_logreport(report: Any) -> Any:
     yield
-    if report.failed and all(name != TOKEN for name, _ in report.user_properties):
-        TELL("failed", report.nodeid)
+    if all(name != TOKEN for name, _ in report.user_properties):
+        if report.failed:
+            TELL("failed", report.nodeid)
+        elif report.passed and report.when == "call":
+            TELL("passed")
 
 
 def _told(item: Any) -> Any:
@@ -98,12 +104,23 @@ def _told(item: Any) -> Any:
     def facts() -> list[str]:
         """What would be called in a method's place, and the values that the test's own name tells."""
         kind: Any = type(item)
-        called = [key for key in vars(item) if callable(getattr(kind, key, None))]
+        called = ["%x" % id(kind), *_of_fixtures(item)]
+        called += [key for key in vars(item) if callable(getattr(kind, key, None))]
         given: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", None) or {}
         home = getattr(getattr(item, "module", None), "__name__", "")
         return [*called, *(key + "=" + PLAIN(value, home) for key, value in given.items())]
 
-    return TEST(name, path, getattr(item, "module", None), lambda: item.obj, facts)
+    return TEST(name, path, getattr(item, "module", None), lambda: item.obj, facts, _given(item))
+
+
+def _given(item: Any) -> list[str]:
+    return sorted(vars(item).get("funcargs") or ())
+
+
+def _of_fixtures(item: Any) -> list[str]:
+    """Which functions would be asked for what it is given."""
+    known: dict[str, Any] = getattr(vars(item).get("_fixtureinfo"), "name2fixturedefs", {})
+    return ["%s by %x" % (name, id(one.func)) for name, found in known.items() for one in found]
 
 
 FIXTURES: set[str] = set()
