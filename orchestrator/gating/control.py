@@ -10,6 +10,8 @@ from envelope.recipe import MADE, CodeDigest, RecipeStep
 from .names import is_test_file
 from .told import listed
 
+WRITTEN = ": written as the tests ran"
+
 
 def fooled_objection(
     before: Sequence[RecipeStep], after: Sequence[RecipeStep], touched: Collection[str]
@@ -80,7 +82,10 @@ def _others(old: CodeDigest, new: CodeDigest, touched: Collection[str]) -> Itera
             new_there = (key for key in there.keys() - names.keys() if there[key] != MADE)
             added = sorted(key for key in new_there if "." in key and ".test" not in key)
             yield from (f"{path}: {name}" for name in (*_differing(names, there), *added))
-    yield from (said for said in sorted(set(new.changed) - set(old.changed)) if _path(said) not in touched)
+    for said in sorted(set(new.changed) - set(old.changed)):
+        # what no test looked at on the base may be made anew
+        if _path(said) not in touched and not (said.endswith(WRITTEN) and _path(said) not in old.files):
+            yield said
     for plugin in sorted(set(new.plugins) - set(old.plugins)):
         path = plugin.removeprefix("plugin ")
         # tests that a change edits are granted, or it has to do without them

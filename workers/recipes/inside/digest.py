@@ -48,6 +48,13 @@ TRACERS = ("sys.settrace", "sys.setprofile", "sys.monitoring.register_callback")
 # Whoever writes a file in another's place says so by one of these, and which of what it says is the place.
 PLACES = {"os.rename": (0, 1), "os.remove": (0,), "os.truncate": (0,), "os.link": (1,), "os.symlink": (1,)}
 FILES = ("open", *PLACES)
+# Of unittest's cases, what a class is expected to have of its own.
+NOT_DECIDING = frozenset(
+    (
+        *("setUp", "tearDown", "setUpClass", "tearDownClass", "id", "shortDescription", "countTestCases"),
+        *("__init__", "__str__", "__repr__", "__init_subclass__"),
+    )
+)
 SET_CODE = ("__code__", "__defaults__", "__kwdefaults__")
 ASSERTION = opmap.get("LOAD_ASSERTION_ERROR")
 LINE_CHARS = 3000  # a pipe takes 4096 bytes at once or not at all
@@ -56,7 +63,9 @@ LINE_CHARS = 3000  # a pipe takes 4096 bytes at once or not at all
 class Files:
     """The project's own files: which of them are tests, and what stands in them."""
 
-    def __init__(self, root: str, code: Code) -> None:
+    def __init__(self, root: str, code: Code, began_ns: int) -> None:
+        """`began_ns`: what has changed later than that has changed as the tests ran."""
+        self._began_ns = began_ns
         self._roots = [root.rstrip("/") + "/", os.getcwd().rstrip("/") + "/"]
         self._code = code
         self._paths: dict[str, str] = {}
@@ -82,7 +91,7 @@ class Files:
             return
         if flags & 3:
             self.replaced(name)
-        elif not name.endswith((".py", ".pyc")) and (path := self.path(name)) and (opener := self._asks()):
+        elif not name.endswith((".py", ".pyc")) and (path := self.path(name)) and (opener := self.asks()):
             self.read.add((path, opener))
 
     def replaced(self, name: Any) -> None:
@@ -95,10 +104,10 @@ class Files:
         except (OSError, ValueError):
             self._made.add(path)
             return
-        if writer := self._asks():
+        if writer := self.asks():
             self._written[path] = writer
 
-    def _asks(self) -> str:
+    def asks(self) -> str:
         frame: Any = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
         while frame is not None:
             if path := self.path(frame.f_code.co_filename):
@@ -108,6 +117,10 @@ class Files:
 
     def written(self, needed: set[str], tests: set[str]) -> Iterator[str]:
         """Files that are `needed`, or what these stand in, which others than the tests themselves have replaced."""
+        for path in needed:
+            times = [os.stat(root + path).st_ctime_ns for root in self._roots if os.path.exists(root + path)]
+            if any(time > self._began_ns for time in times) and self._written.get(path) not in tests:
+                yield path + ": written as the tests ran"
         for path, writer in self._written.items():
             if writer not in tests and any(one == path or one.startswith(path + "/") for one in needed):
                 yield path + ": written as the tests ran"
@@ -178,6 +191,15 @@ def is_expecting(code: types.CodeType) -> bool:
     return bool(others) or named.count("AssertionError") > named.count("_format_explanation")
 
 
+def is_where_it_says(value: Any) -> bool:
+    """Under its name in its module. What is made within a function cannot be found."""
+    name = getattr(value, "__qualname__", "<locals>")
+    found: Any = sys.modules.get(str(getattr(value, "__module__", "")))
+    for part in name.split("."):
+        found = fields_of_class(found).get(part) if is_a(found, type) else fields(found).get(part)
+    return "<locals>" in name or getattr(found, "__func__", found) is value
+
+
 def asserts(code: types.CodeType) -> bool:
     """By its name, or by what it does."""
     does = ASSERTION is not None and ASSERTION in code.co_code[::2]
@@ -207,15 +229,16 @@ def classes_of(test: Test) -> Iterator[type]:
 class Session:
     """What is told of one run of a runner. A process may have several; the first is the project's."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, began_ns: int) -> None:
         self._code = Code()
-        self._runner, self.files = Runner(self._code), Files(root, self._code)
+        self._runner, self.files = Runner(self._code), Files(root, self._code, began_ns)
         self._tests: dict[Any, tuple[Test, str, list[str]]] = {}  # by what its runner knows it by
         self._names: dict[str, Names] = {}
         self._digests: dict[str, set[str]] = {}
         self._changed: set[str] = set()
         self._plugins: set[str] = set()
         self._failed: set[str] = set()
+        self._mover, self._folder = "", os.getcwd()  # who has set the working folder, and what it was
         self._passed: int | None = None
         self._failed_assertions = 0  # of the test that runs
         self._fixtures: set[str] = set()
@@ -249,6 +272,8 @@ class Session:
         """Before its fixtures put for a while what they want where they want. `given`: what has a value already."""
         if key in self._tests:
             self._changed |= self._runner.changed_among_usual(self._is_of_tests)
+            if self._mover not in ("", *self._names) and os.getcwd() != self._folder:
+                self._changed.add("the working folder: another by " + self._mover)
             if list(given) != self._tests[key][0].given:
                 self._changed.add(self._tests[key][0].name + " is given a value by nobody")
 
@@ -292,6 +317,9 @@ class Session:
             frame = frame.f_back
         self._failed_assertions += is_of_test
 
+    def moved(self) -> None:
+        self._mover = self.files.asks()
+
     def traced(self, frame: Any) -> None:
         self._tracers.update(filter(None, [frame and self.files.path(frame.f_code.co_filename)]))
 
@@ -312,9 +340,11 @@ class Session:
     def plugins(self, found: list[tuple[str, Any]]) -> None:
         """(hook, its function): of plugins in the project's files only where they are."""
         for hook, function in found:
-            code = getattr(getattr(function, "__func__", function), "__code__", None)
+            one = getattr(function, "__func__", function)
+            code = getattr(one, "__code__", None)
             path = self.files.path(code.co_filename) if code is not None else ""
-            self._plugins.add("plugin " + path if path else hook + ": " + origin(function))
+            told = hook + ": " + origin(one) + ("" if is_where_it_says(one) else ", which is not there")
+            self._plugins.add("plugin " + path if path else told)
 
     def set_code(self, function: Any) -> None:
         """What a function does is replaced, while others may run it."""
@@ -349,9 +379,11 @@ class Session:
                     helpers.add(path)
         test_code = {*tests, *filter(is_conftest, code)}
         read = {path for path, opener in self.files.read if opener in test_code}
+        bodies = {self._place_of(test) for test, _, _ in self._tests.values()} - {""}
         runner = self._runner.digests(self.files.path)
         changed = {*self._changed, *self._runner.changed(), *self._runner.strange(self.files.path)}
         changed.update(self.files.written(test_code | read, test_code))
+        changed.update(self._decided_elsewhere())
         if self._tracers - test_code:
             changed.add("a tracer: set by the project")
         return {
@@ -360,16 +392,33 @@ class Session:
             "runner": runner,
             "changed": sorted(changed),
             "plugins": sorted(self._plugins),
-            "files": sorted(tests | helpers | read | self._fixtures | set(self._runner_files())),
+            "files": sorted(tests | bodies | helpers | read | self._fixtures | set(self._runner_files())),
             "failed": len(self._failed),
             "passed": self._passed,
             "wrong": self.wrong,
         }
 
+    def _decided_elsewhere(self) -> Iterator[str]:
+        """What classes of tests inherit from code that is no test's, and decides whether tests pass."""
+        usual = fields_of_class(sys.modules["unittest"].TestCase).keys() - NOT_DECIDING
+        classes = {(path, cls) for test, path, _ in self._tests.values() for cls in classes_of(test)}
+        for path, cls in classes:
+            home = self.files.path(fields(sys.modules.get(home_of(cls))).get("__file__"))
+            for key, value in list(fields_of_class(cls).items()) if home and home not in self._names else ():
+                if is_code(value) and (key in usual or key.startswith(("assert", "__getattr"))):
+                    digests = [self._code.function(one) for one in functions_in(value)]
+                    yield "%s: %s is as %s has it, %s" % (path, key, home, short(digests))
+
     def _runner_files(self) -> Iterator[str]:
         for name, module in runner_modules(RUNNERS):
             if name != "builtins":
                 yield from filter(None, [self.files.path(getattr(module, "__file__", None))])
+
+    def _place_of(self, test: Test) -> str:
+        """The file in which its body stands: a class may inherit it."""
+        name = test.name.rpartition("::")[2]
+        codes = [function.__code__ for function in functions_in(test.value())]
+        return next((self.files.path(code.co_filename) for code in codes if code.co_name == name), "")
 
     def _look_at_code(self, key: Any) -> None:
         test, path, facts = self._tests[key]
@@ -421,7 +470,8 @@ def watch(pipe: str, root: str) -> Any:
     except OSError:
         return lambda *_: None
     os.set_blocking(descriptor, True)
-    session, event, owner, name = Session(root), "control." + os.urandom(16).hex(), os.getpid(), os.urandom(4).hex()
+    session = Session(root, os.fstat(descriptor).st_ctime_ns)
+    event, owner, name = "control." + os.urandom(16).hex(), os.getpid(), os.urandom(4).hex()
     say = _speaker(descriptor, name, os.urandom(16))
 
     def placed(what: str, args: Any) -> None:
@@ -438,6 +488,7 @@ def watch(pipe: str, root: str) -> Any:
         "open": lambda _, args: session.files.opened(args[0], args[2]),
         "object.__setattr__": lambda _, args: session.set_code(args[0]) if args[1] in SET_CODE else None,
         **dict.fromkeys(PLACES, placed),
+        "os.chdir": lambda *_: session.moved(),
         **dict.fromkeys(TRACERS, lambda *_: session.traced(sys._getframe(2))),  # pyright: ignore[reportPrivateUsage]
     }
 

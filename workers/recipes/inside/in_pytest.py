@@ -59,8 +59,8 @@ def pytest_runtest_setup(item: Any) -> Any:
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_call(item: Any) -> Any:
-    TELL("plugins", _plugins(item.config.pluginmanager))
     is_own = not isinstance(item, pytest.Function) or any(name == TOKEN for name, _ in item.user_properties)
+    TELL("plugins", _plugins(item.config.pluginmanager, None if is_own else item))
     TELL("before_call", id(item), None if is_own else lambda: _told(item))
     made: Any = yield
     own = vars(item)
@@ -125,19 +125,21 @@ def _of_fixtures(item: Any) -> list[str]:
 
 FIXTURES: set[str] = set()
 USED: dict[str, list[str]] = {}  # a module's ways to assert
-SEEN: dict[Any, int] = {}
+SEEN: dict[tuple[str, Any], int] = {}
 
 
-def _plugins(manager: Any) -> list[tuple[str, Any]]:
+def _plugins(manager: Any, item: Any = None) -> list[tuple[str, Any]]:
     """Who has a part in what decides, and is new there."""
-    found: list[tuple[str, Any]] = []
+    found: list[tuple[str, Any]] = [("every hook", manager._inner_hookexec)]
+    if item is not None:
+        found.append(("the hooks of a test", type(item.ihook)))
     for name in TELLING:
-        for one in getattr(manager.hook, "pytest_" + name).get_hookimpls():
-            if SEEN.get((name, one.function)) is None:
-                SEEN[name, one.function] = 1
-                if getattr(one.function, "__globals__", None) is not globals():
-                    found.append((name, one.function))
-    return found
+        caller = getattr(manager.hook, "pytest_" + name)
+        found += [("callers", type(caller)), ("calls", getattr(caller, "_hookexec", None))]
+        found += [(name, one.function) for one in caller.get_hookimpls()]
+    new = [one for one in found if one not in SEEN and getattr(one[1], "__globals__", None) is not globals()]
+    SEEN.update(dict.fromkeys(new, 1))
+    return new
 
 
 def _with_own(items: list[Any]) -> tuple[list[Any], list[Any]]:

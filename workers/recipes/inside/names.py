@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import os
 import re
 import sys
 import types
@@ -67,6 +68,12 @@ class Names:
         self.used = {name for name in _used(source) if not path_of(fields(sys.modules[name]).get("__file__"))}
         self._stored = _stored(tree)
         imports = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+        self._folder = os.path.dirname(fields(module)["__file__"])
+        named = [one.name for node in imports if isinstance(node, ast.Import) for one in node.names]
+        named += [node.module or "" for node in imports if isinstance(node, ast.ImportFrom) and not node.level]
+        tops = {name.partition(".")[0] for name in named}
+        places = ("/%s.py", "/%s/__init__.py")
+        self._beside = [top for top in tops if any(os.path.exists(self._folder + place % top) for place in places)]
         self._brought = {one.asname or one.name for node in imports for one in node.names}
         for names in re.findall(rb"^\s+global ([\w, ]+)", source, re.MULTILINE):
             self._stored.update({name.strip().decode(): 2 for name in names.split(b",")})
@@ -125,8 +132,13 @@ class Names:
         for known in [now.get("__builtins__"), *(getattr(one, "__builtins__", None) for one in mine)]:
             if known not in (None, builtins) and known is not vars(builtins):
                 yield "what is built in"
+        yield from (name + " is another than the one beside it" for name in self._beside if self._is_elsewhere(name))
         # what comes between the file and Python's own names
         yield from self._free & now.keys()
+
+    def _is_elsewhere(self, name: str) -> bool:
+        folder = os.path.dirname(str(fields(sys.modules.get(name)).get("__file__")))
+        return name in sys.modules and folder not in (self._folder, self._folder + "/" + name)
 
     def _all(self) -> Iterator[tuple[str, object]]:
         """What the file's own statements make, in classes, too: code by identity, plain values by what they are."""
