@@ -170,7 +170,7 @@ class Files:
         may be what the change is about. What others stand around it counts by name."""
         parts: list[str] = []
         is_wrapped = False
-        for function in functions_in(value):
+        for function in {id(one): one for one in functions_in(value)}.values():  # a wrapper may hold one in two ways
             file = function.__code__.co_filename
             place = self.path(file)
             if place == path or file.startswith("<"):
@@ -320,8 +320,8 @@ class Session:
     def moved(self) -> None:
         self._mover = self.files.asks()
 
-    def traced(self, frame: Any) -> None:
-        self._tracers.update(filter(None, [frame and self.files.path(frame.f_code.co_filename)]))
+    def traced(self) -> None:
+        self._tracers.update(filter(None, [self.files.asks()]))
 
     def fixture(self, file: str) -> None:
         """A test is given what stands there."""
@@ -331,8 +331,10 @@ class Session:
         if key in self._tests:
             self._changed.add(self._tests[key][0].name + " failed, and is reported as passed")
 
-    def failed(self, name: str) -> None:
-        self._failed.add(name)
+    def failed(self, name: str, key: Any = None) -> None:
+        """`key`: of one that runs in a test's own suite nobody is told."""
+        if key is None or key in self._tests:
+            self._failed.add(name)
 
     def passed(self) -> None:
         self._passed = (self._passed or 0) + 1
@@ -489,7 +491,7 @@ def watch(pipe: str, root: str) -> Any:
         "object.__setattr__": lambda _, args: session.set_code(args[0]) if args[1] in SET_CODE else None,
         **dict.fromkeys(PLACES, placed),
         "os.chdir": lambda *_: session.moved(),
-        **dict.fromkeys(TRACERS, lambda *_: session.traced(sys._getframe(2))),  # pyright: ignore[reportPrivateUsage]
+        **dict.fromkeys(TRACERS, lambda *_: session.traced()),
     }
 
     def hook(what: str, args: tuple[Any, ...], answer_to: Any = answers.get) -> None:
@@ -505,11 +507,25 @@ def watch(pipe: str, root: str) -> Any:
     return functools.partial(sys.audit, event)
 
 
+def _ancestry() -> Iterator[int]:
+    """This process, its parent, and so on."""
+    process = os.getpid()
+    while process > 1:
+        yield process
+        try:
+            with open("/proc/%d/stat" % process) as file:
+                process = int(file.read().rpartition(")")[2].split()[1])
+        except OSError:
+            return
+
+
 def _speaker(descriptor: int, name: str, key: bytes) -> Any:
-    """Each line is signed, and numbered. The key is told before code under test runs, and read at once."""
+    """Each line is signed, and numbered. The key is told before code under test runs, and read at once; and with it
+    whose child this is: one that a test starts tells of no tests of the project's."""
     number = 0
     write, digest = os.write, blake2b
-    write(descriptor, b"hello %s %s\n" % (name.encode(), key.hex().encode()))
+    words = [name, key.hex(), *map(str, _ancestry())]
+    write(descriptor, b"hello %s\n" % " ".join(words).encode())
 
     def say(text: str) -> None:
         nonlocal number

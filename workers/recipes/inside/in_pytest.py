@@ -37,8 +37,16 @@ TELLING = (
 )
 
 
+SESSIONS: list[Any] = []  # that run: a test may have one of its own in this process, which nobody is told of
+
+
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtestloop(session: Any) -> Any:
+    SESSIONS.append(session)
+    if len(SESSIONS) > 1:
+        yield
+        SESSIONS.pop()
+        return
     own: list[Any] = []
     manager = session.config.pluginmanager
     TELL("collected", {id(item): _told(item) for item in session.items if isinstance(item, pytest.Function)})
@@ -49,16 +57,21 @@ def pytest_runtestloop(session: Any) -> Any:
     session.items[:] = [item for item in session.items if item not in own]
     TELL("plugins", _plugins(manager))
     TELL("ended")
+    SESSIONS.pop()
 
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: Any) -> Any:
-    TELL("before_setup", id(item), _given(item))
+    if item.session in SESSIONS[:1]:
+        TELL("before_setup", id(item), _given(item))
     yield
 
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_call(item: Any) -> Any:
+    if item.session not in SESSIONS[:1]:
+        yield
+        return
     is_own = not isinstance(item, pytest.Function) or any(name == TOKEN for name, _ in item.user_properties)
     TELL("plugins", _plugins(item.config.pluginmanager, None if is_own else item))
     TELL("before_call", id(item), None if is_own else lambda: _told(item))
@@ -90,7 +103,7 @@ def pytest_runtest_makereport(item: Any, call: Any) -> Any:
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_logreport(report: Any) -> Any:
     yield
-    if all(name != TOKEN for name, _ in report.user_properties):
+    if len(SESSIONS) == 1 and all(name != TOKEN for name, _ in report.user_properties):
         if report.failed:
             TELL("failed", report.nodeid)
         elif report.passed and report.when == "call":

@@ -65,15 +65,19 @@ def watch() -> None:
                 raise
             except BaseException as error:
                 if not self.expecting_failure and type(error).__name__ != "_ShouldStop":
-                    TELL("failed", _name(case))
+                    TELL("failed", _name(case), id(_whole(case)))
                 raise
 
     outcome.testPartExecutor = heard
 
 
+def _whole(case: Any) -> Any:
+    """Of a part of a test the test."""
+    return getattr(case, "test_case", case)
+
+
 def _name(case: Any) -> str:
-    """Of a part of a test the whole one's."""
-    case = getattr(case, "test_case", case)
+    case = _whole(case)
     return "%s::%s" % (type(case).__qualname__, getattr(case, "_testMethodName", ""))
 
 
