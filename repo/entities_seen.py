@@ -14,7 +14,7 @@ from tree_sitter import Node
 
 from .entities_names import imported
 from .entities_twice import FUNCTIONS, LOCALS, STRINGS, doubled, doubled_impls, leaves
-from .entity import text_of
+from .entity import Visit, is_one_of, text_of
 
 _CLASSES = re.compile(r"^(abstract_)?class_(definition|declaration)$|^(interface|record|enum)_declaration$")
 _FIELDS = {
@@ -95,30 +95,30 @@ class Signature:
 
 def seen(root: Node) -> Seen:
     found = Seen()
-    waiting: list[tuple[Node, str, str]] = [(root, "", "")]  # with the class and the function that it is in
+    waiting: list[tuple[Visit, str, str]] = [(Visit(root), "", "")]  # with the class and the function that it is in
     while waiting:
-        node, of, inside = waiting.pop()
+        visit, of, inside = waiting.pop()
+        node, parent = visit.node, visit.above.node if visit.above is not None else None
         if "comment" in node.type:
             continue
         kind = node.type
         if _CLASSES.match(kind) or kind in ("struct_item", "enum_item", "trait_item", "type_spec", "impl_item"):
-            of = _class(found, node, inside)
+            of = _class(found, node, _around(node, parent))
         elif FUNCTIONS.match(kind):
-            inside = _function(found, node, of, inside)
-        _definitions(found, node, of, inside)
-        _uses(found, node, of, inside)
+            inside = _function(found, node, _around(node, parent), of, inside)
+        _definitions(found, node, parent, of, inside)
+        _uses(found, visit, of, inside)
         _parts(found, node)
-        found.twice.update((of, inside, *told) for told in doubled(node))
-        waiting += [(child, of, inside) for child in node.children]
+        found.twice.update((of, inside, *told) for told in doubled(node, parent))
+        waiting += [(child, of, inside) for child in visit.below()]
     found.twice.update(doubled_impls(root))
     return found
 
 
-def _class(found: Seen, node: Node, inside: str) -> str:
+def _class(found: Seen, node: Node, outer: Node) -> str:
     if node.type == "impl_item":
         return text_of(node.child_by_field_name("type"))
     name, body = text_of(node.child_by_field_name("name")), node.child_by_field_name("body")
-    outer = _around(node)
     start, end = outer.start_byte, body.start_byte if body is not None else node.end_byte
     head = " ".join((outer.text or b"")[: end - start].decode("utf-8", "replace").split())
     if node.type in ("class_definition", "class_declaration", "abstract_class_declaration"):
@@ -147,8 +147,8 @@ def _parts(found: Seen, node: Node) -> None:
         found.names_all[text_of(node.child_by_field_name("name")).rpartition("::")[2]] += 1
 
 
-def _around(node: Node) -> Node:
-    parent = node.parent
+def _around(node: Node, parent: Node | None) -> Node:
+    """A definition with its decorators, or what exports it."""
     return parent if parent is not None and parent.type in ("decorated_definition", "export_statement") else node
 
 
@@ -159,14 +159,14 @@ def _record_fields(body: Node | None) -> Iterator[tuple[str, bool]]:
             yield text_of(only.child_by_field_name("left")), only.child_by_field_name("right") is not None
 
 
-def _function(found: Seen, node: Node, of: str, inside: str) -> str:
+def _function(found: Seen, node: Node, outer: Node, of: str, inside: str) -> str:
     named = node.child_by_field_name("name")
     name = text_of(named)
     parameters = node.child_by_field_name("parameters")
     for one in parameters.named_children if parameters is not None else ():
         for leaf in leaves(one.child_by_field_name("name") or one.child_by_field_name("pattern") or one):
             found.define("x", inside or f"{of}.{name}", text_of(leaf), "parameter")
-    signature = signature_of(node)
+    signature = signature_of(node, outer)
     if not inside:
         found.signatures.setdefault(name, set()).add(signature)
         is_value = re.search(r"@\s*(\w+\.)*\w*property\b", signature.about) or any(
@@ -175,12 +175,12 @@ def _function(found: Seen, node: Node, of: str, inside: str) -> str:
         if of or node.type == "method_declaration":
             found.define(".", "", name, "attribute" if is_value else "method")
         body = node.child_by_field_name("body")
-        if of and asks(node, body):
+        if of and asks(node, body, outer):
             found.asks.setdefault(of, set()).add(f"{name} {' '.join(text_of(parameters).split())}")
     return inside or f"{of}.{name}"
 
 
-def asks(node: Node, body: Node | None) -> bool:
+def asks(node: Node, body: Node | None, outer: Node) -> bool:
     """Who derives from its class has to have it."""
     if node.type in ("function_signature_item", "method_elem", "abstract_method_signature"):
         return True
@@ -190,7 +190,7 @@ def asks(node: Node, body: Node | None) -> bool:
         return True
     if node.type != "function_definition":
         return False
-    return "abstractmethod" in text_of(_around(node)).partition("def ")[0] or (
+    return "abstractmethod" in text_of(outer).partition("def ")[0] or (
         body is not None and text_of(body).strip().endswith("...") and "Protocol" in _head_around(node)
     )
 
@@ -202,7 +202,7 @@ def _head_around(node: Node) -> str:
     return text_of(one.child_by_field_name("superclasses")) if one is not None else ""
 
 
-def signature_of(node: Node) -> Signature:
+def signature_of(node: Node, outer: Node) -> Signature:
     """What is said of a function beside its parameters; Python's are known by their names, others by their types."""
     parameters, body = node.child_by_field_name("parameters"), node.child_by_field_name("body")
     is_python = node.type == "function_definition"
@@ -211,7 +211,7 @@ def signature_of(node: Node) -> Signature:
         if parameters is not None
         else ()
     )
-    outer = _around(node) if is_python else node
+    outer = outer if is_python else node
     end = parameters.start_byte if parameters is not None else node.end_byte
     about = (outer.text or b"")[: end - outer.start_byte].decode("utf-8", "replace")
     if is_python:
@@ -243,16 +243,16 @@ def _parameter(one: Node, is_python: bool) -> tuple[str, bool]:
     return " ".join(f"{said} {'x' * count}".split()), may
 
 
-def _definitions(found: Seen, node: Node, of: str, inside: str) -> None:
+def _definitions(found: Seen, node: Node, parent: Node | None, of: str, inside: str) -> None:
     kind = node.type
     if kind in _FIELDS and not inside:
         _field_of(found, node)
     if kind == "pair":
         key = text_of(node.child_by_field_name("key")).strip("'\"`")
         found.define("k", "", key, "key")
-        if node.parent is not None and node.parent.type == "object":
+        if parent is not None and parent.type == "object":
             found.define(".", "", key, "key")
-    if kind == "property_identifier" and node.parent is not None and node.parent.type == "enum_body":
+    if kind == "property_identifier" and parent is not None and parent.type == "enum_body":
         found.define(".", "", text_of(node), "constant")
     if kind in ("assignment", "assignment_expression"):
         left = node.child_by_field_name("left")
@@ -284,7 +284,7 @@ def _definitions(found: Seen, node: Node, of: str, inside: str) -> None:
         and node.child_by_field_name("source") is None
         and not inside
     ):
-        deep = node.parent.type if node.parent is not None else ""
+        deep = parent.type if parent is not None else ""
         for name, origin in imported(node).items():
             found.define("x", "", name, f"import {origin} {deep}")
 
@@ -305,12 +305,11 @@ def _field_of(found: Seen, node: Node) -> None:
         found.define(".", "", text_of(name), "attribute" if is_untyped else said)
 
 
-def _uses(found: Seen, node: Node, of: str, inside: str) -> None:
-    kind, parent = node.type, node.parent
-    if parent is None:
+def _uses(found: Seen, visit: Visit, of: str, inside: str) -> None:
+    if visit.above is None:
         return
+    node, parent, field_, kind = visit.node, visit.above.node, visit.field, visit.node.type
     if kind in _MEMBERS or kind in _IDENTIFIERS:
-        field_ = _field(node, parent)
         name = text_of(node)
         if _is_definition(parent, field_):
             return
@@ -324,29 +323,22 @@ def _uses(found: Seen, node: Node, of: str, inside: str) -> None:
             found.used[".", "", name] += 1
             owner = parent.child_by_field_name("object")
             is_own = owner is None and parent.type == "method_invocation"
-            found.used["self.", "", name] += is_own or (owner is not None and text_of(owner) in _SELF)
+            found.used["self.", "", name] += is_own or is_one_of(owner, _SELF)
         if kind in _IDENTIFIERS and not is_of_another:
             found.used["x", inside, name] += 1
             found.used["x", "", name] += inside != ""
             if _is_called(node, parent, field_):
                 found.used["make", "", name] += 1
-            if _is_base(node):
+            if _is_base(visit):
                 found.used["base", "", name] += 1
         if parent.type in ("field_declaration", "block") and kind == "identifier":
             found.used["self.", "", name] += 1
     if kind in ("this", "self") or (kind == "identifier" and text_of(node) == "self"):
         found.used["this", "", of] += parent.type in ("argument_list", "arguments")
     if kind in STRINGS and (
-        parent.type in ("subscript", "subscript_expression", "index_expression") or _is_looked_up(parent)
+        parent.type in ("subscript", "subscript_expression", "index_expression") or _is_looked_up(visit.above)
     ):
         found.used["k", "", text_of(node).strip("'\"`")] += 1
-
-
-def _field(node: Node, parent: Node) -> str:
-    for at, child in enumerate(parent.children):
-        if child.id == node.id:
-            return parent.field_name_for_child(at) or ""
-    return ""
 
 
 def _is_definition(parent: Node, field_: str) -> bool:
@@ -370,28 +362,26 @@ def _is_called(node: Node, parent: Node, field_: str) -> bool:
     )
 
 
-def _is_base(node: Node) -> bool:
-    one = node.parent
+def _is_base(visit: Visit) -> bool:
+    node, above = visit.node, visit.above
     for _ in range(4):
-        if one is None:
+        if above is None:
             return False
+        one, above = above.node, above.above
         if one.type in _BASES:
             return True
         if one.type == "argument_list":
-            return one.parent is not None and one.parent.type == "class_definition"
+            return above is not None and above.node.type == "class_definition"
         if one.type == "impl_item":
             trait = one.child_by_field_name("trait")
             return trait is not None and trait.start_byte <= node.start_byte < trait.end_byte
         if one.type == "var_spec":  # Go's `var _ Reader = File{}`
             return text_of(one.child_by_field_name("name")) == "_"
-        one = one.parent
     return False
 
 
-def _is_looked_up(parent: Node) -> bool:
-    called = (
-        parent.parent.child_by_field_name("function")
-        if parent.type in ("argument_list", "arguments") and parent.parent is not None
-        else None
-    )
+def _is_looked_up(listed: Visit) -> bool:
+    if listed.node.type not in ("argument_list", "arguments") or listed.above is None:
+        return False
+    called = listed.above.node.child_by_field_name("function")
     return called is not None and re.search(r"\.(get|pop|has|setdefault)$", text_of(called)) is not None

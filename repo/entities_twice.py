@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 
@@ -32,14 +34,16 @@ _REGISTERS = re.compile(
 )
 
 
-def doubled(node: Node) -> Iterator[tuple[str, ...]]:
+def doubled(node: Node, parent: Node | None) -> Iterator[tuple[str, ...]]:
     """What one place holds more often than once."""
-    found = Counter(_single(node))
+    if not node.child_count:
+        return
+    found = Counter(_single(node, parent))
     yield from (key for key, count in found.items() if count > 1)
     yield from _hidden(node)
 
 
-def _single(node: Node) -> Iterator[tuple[str, ...]]:
+def _single(node: Node, parent: Node | None) -> Iterator[tuple[str, ...]]:
     kind = node.type
     if kind in ("dictionary", "object", "literal_value", "field_initializer_list"):
         for one in node.named_children:
@@ -56,7 +60,7 @@ def _single(node: Node) -> Iterator[tuple[str, ...]]:
         )
     elif (
         kind in ("parameters", "formal_parameters", "parameter_list")
-        and (parent := node.parent) is not None
+        and parent is not None
         and FUNCTIONS.match(parent.type)
     ):
         for one in node.named_children:
@@ -78,13 +82,12 @@ def _single(node: Node) -> Iterator[tuple[str, ...]]:
             elif one.type in ("match_arm", "case_clause"):
                 pattern = one.child_by_field_name("pattern") or one
                 yield "case", " ".join(text_of(pattern if one.type == "match_arm" else one).partition(":\n")[0].split())
-    yield from _of_block(node)
+    yield from _of_block(node, parent)
     yield from (("call", said, told) for said, told in _registered(node))
 
 
-def _of_block(node: Node) -> Iterator[tuple[str, ...]]:
+def _of_block(node: Node, parent: Node | None) -> Iterator[tuple[str, ...]]:
     """Local names of languages in which a block can declare one once, and fields of Python's classes."""
-    parent = node.parent
     if node.type not in _BLOCKS or parent is None:
         return
     is_class = parent.type == "class_definition"
@@ -139,13 +142,14 @@ def _hidden(node: Node) -> Iterator[tuple[str, ...]]:
         ]
         rest = arms.index("_") if "_" in arms else len(arms)
         yield from (("hidden", arm) for arm in arms[rest + 1 :])
-    routes = [(said, told) for said, told in _registered(node) if told.startswith("/")]
+    routes = sorted({(said, told) for said, told in _registered(node) if told.startswith("/")})
     for said, told in routes:
         if _PLACEHOLDER.search(told):
-            pattern = re.compile("[^/]+".join(map(re.escape, _PLACEHOLDER.split(told))))
-            for other, path in routes:
-                if other == said and path != told and pattern.fullmatch(path):
-                    yield "hidden", said, told, path
+            parts = _PLACEHOLDER.split(told)
+            pattern = re.compile("[^/]+".join(map(re.escape, parts)))
+            first, end = (bisect_left(routes, (said, start)) for start in (parts[0], parts[0] + chr(sys.maxunicode)))
+            found = (path for _, path in routes[first:end] if path != told and pattern.fullmatch(path))
+            yield from (("hidden", said, told, path) for path in found)
 
 
 def doubled_impls(root: Node) -> Iterator[tuple[str, ...]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from repo.apart import run_apart
-from repo.entities import unite
+from repo.entities import contradict, unite
 
 BASE = b"""\
 import os
@@ -137,3 +139,26 @@ async def test_the_process_answers_as_the_function_does():
     texts = (BASE, BASE + b"\nx = 1\n", BASE + b"\ny = 1\n")
     told = b"".join(b"%d\n%s" % (len(text), text) for text in texts)
     assert await run_apart("repo.entities", told=told) == unite(*texts) == BASE + b"\nx = 1\n\ny = 1\n"
+
+
+LARGE = {
+    "functions": "def f{n}(a, b):\n    x = a + b\n    return x * {n}\n\n",
+    "names in a list": ("NAMES = [\n", "    name{n},\n", "]\n"),
+    "calls in a chain": ("x = a", ".b()", "\n"),
+    "terms of a sum": ("x = a", " + a", "\n"),
+    "brackets": ("x = 1", " + (1", ")" * 4000 + "\n"),
+    "routes": "app.get('/r{n}/{{{{x}}}}')\n",
+    "classes": "class A{n}(B{n}):\n    def f(self):\n        return self.g(x)\n\n",
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_the_time_for_a_file_grows_with_its_length_alone(kind: str):
+    """A process of ten seconds reads it: where that is too little, git's merge stands unseen."""
+    first, each, last = LARGE[kind] if isinstance(LARGE[kind], tuple) else ("", LARGE[kind], "")
+    text = (first + "".join(each.format(n=n) for n in range(4000)) + last).encode()
+    started = time.process_time()
+
+    assert not contradict(text, b"\n" + text, text + b"\n", b"\n" + text + b"\n", "Python")
+
+    assert time.process_time() - started < 9
