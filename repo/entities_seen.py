@@ -1,4 +1,4 @@
-"""What source text says below its entities: members, local names, parameters, keys, cases and registrations.
+"""Members, local names, parameters, keys and the like: what source text says below its entities.
 
 Pure, on syntax trees. `entities_clash.py` compares what versions say.
 """

@@ -1,4 +1,4 @@
-"""What one place of source text can hold once: a key, a case, a field, a local name, a route. Pure, on syntax trees."""
+"""Things that stand twice where one alone can: a key, a case, a field, a local name, a route. Pure, on syntax trees."""
 
 from __future__ import annotations
 

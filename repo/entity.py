@@ -1,4 +1,4 @@
-"""What source text is made of, for merging: whole lines that define something, or do something."""
+"""Entities: source text in pieces for merging, whole lines that define something, or do something."""
 
 from __future__ import annotations
 
