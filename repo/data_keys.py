@@ -9,17 +9,16 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-import sys
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, cast
 
 import yaml
 
-from .bounds import versions_within_bounds
+from .bounds import answer_questions
 from .syntaxes import CONTRADICTION
 
 Key = tuple[str, ...]
@@ -368,12 +367,10 @@ FORMS: dict[str, Callable[[str], Said]] = {
 }
 
 
-def main() -> int:
-    """The process that reads data which nobody trusts; see `entities.py`."""
-    versions = versions_within_bounds()
-    sys.stdout.buffer.write(CONTRADICTION if contradict(*versions, form=sys.argv[1]) else b"")
-    return 0
+def _answer(words: Sequence[str], versions: Sequence[bytes]) -> bytes:
+    """Of a process that reads data which nobody trusts."""
+    return CONTRADICTION if contradict(*versions, form=words[0]) else b""
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    answer_questions(_answer)

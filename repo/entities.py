@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import posixpath
 import re
-import sys
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 
 from tree_sitter import Language, Node, Parser
 
 from . import entities_apart, entities_braces, entities_clash, entities_python, entities_reach
-from .bounds import versions_within_bounds
+from .bounds import answer_questions
 from .entities_merged import joined, merged, shape
 from .entity import Entity, Unclear
 from .merge_words import reaches
 from .syntaxes import CONTRADICTION, MAX_SOURCE_BYTES, SUFFIXES, SYNTAXES
 
-NO_ANSWER = 3  # exit code: cannot be united
+MAX_KEPT = 250  # versions that have been read: those of a file that all patches change are asked about again and again
 _WORDS = re.compile(rb"\w")
 
 
@@ -79,10 +80,12 @@ def across(base: bytes, ours: bytes, before: bytes, after: bytes, *, language: s
     return entities_reach.is_let_down(old, new, earlier, later, was, now, path, file)
 
 
+@lru_cache(MAX_KEPT)
 def _parsed(source: bytes, language: str) -> Node:
     return Parser(Language(SYNTAXES[language].load())).parse(source).root_node
 
 
+@lru_cache(MAX_KEPT)
 def _read(source: bytes, language: str) -> list[Entity]:
     if len(source) > MAX_SOURCE_BYTES or (source and not source.endswith(b"\n")):
         raise Unclear
@@ -107,24 +110,16 @@ def _repeats_comments(told: bytes, *sides: bytes, marks: tuple[bytes, ...]) -> b
     return any(count > max(side[line] for side in before) for line, count in now.items())
 
 
-def main() -> int:
-    """The process that reads files which nobody trusts: the base and what became of it on stdin, one version on stdout,
-    and what it may take is bounded; `NO_ANSWER` where they cannot be united."""
-    versions = versions_within_bounds()
-    language, *rest = sys.argv[1:] or ["Python"]
+def _answer(words: Sequence[str], versions: Sequence[bytes]) -> bytes | None:
+    """Of a process that reads files which nobody trusts: the base, and what became of it."""
+    language, *rest = words
     if rest[:1] == ["across"]:
         found = across(*versions, language=language, path=rest[1], file=rest[2])
-        sys.stdout.buffer.write(CONTRADICTION if found else b"")
-        return 0
+        return CONTRADICTION if found else b""
     if rest == ["compare"]:
-        sys.stdout.buffer.write(CONTRADICTION if contradict(*versions, language=language) else b"")
-        return 0
-    united = unite(*versions, language=language)
-    if united is None:
-        return NO_ANSWER
-    sys.stdout.buffer.write(united)
-    return 0
+        return CONTRADICTION if contradict(*versions, language=language) else b""
+    return unite(*versions, language=language)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    answer_questions(_answer)

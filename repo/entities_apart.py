@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from .entities_braces import bare, impl_of
 from .entities_names import EVERYTHING, mentioned
 from .entities_seen import signature_of
-from .entity import Entity, Unclear, text_of
+from .entity import IMPORTS, Entity, Unclear, text_of
 from .wording import as_text
 
 # Names whose values tell things apart, so that two equal ones are one thing.
@@ -32,14 +33,21 @@ _CODE = re.compile("function|method|class|constructor|impl_item")
 _IMPORTS = ("import_statement", "import_from_statement", "import_declaration", "import_spec", "future_import_statement")
 _TYPE = re.compile("class|interface|impl_item|record")
 _ASKS = re.compile("interface|trait|abstract")
-# What a class is made by (in Java, what has its name), and what rules all the members of one.
+# What a class is made by (in Java, what has its name), and what rules all that is beside it.
 _MAKES = ("__init__", "__new__", "__call__", "constructor")
-_RULES_ITS_CLASS = (
-    *("__slots__", "__getattr__", "__getattribute__", "__setattr__", "__match_args__"),
-    "__init_subclass__",
+_RULES_ITS_SCOPE = (
+    *("__slots__", "__getattr__", "__getattribute__", "__setattr__", "__match_args__", "__init_subclass__"),
+    *("pytestmark", "pytest_plugins", "setup_module", "teardown_module", "setup_function", "teardown_function"),
+    *("setUp", "tearDown", "setUpClass", "tearDownClass", "setup_method", "teardown_method", "setup_class"),
+    *("asyncSetUp", "asyncTearDown", "setUpModule", "tearDownModule", "TestMain"),
 )
-# Java's members are used by their names alone.
-_BARE = ("method_declaration", "field_declaration", "constant_declaration")
+# What Python calls of an object that compares, looks up or asks for truth; else it would look at which object it is.
+_IMPLIED = {"__eq__": "==", "__hash__": "==", "__ne__": "==", "__len__": "truth", "__bool__": "truth"}
+# They are used by their names alone: Java's members, and what a block of tests defines.
+_BARE = (
+    *("method_declaration", "field_declaration", "constant_declaration", "lexical_declaration", "variable_declaration"),
+    "function_declaration",
+)
 
 # The meaning of a class of which several may change members.
 _MEMBERS_OF = "members of "
@@ -68,7 +76,7 @@ class Change:
             if name not in old or name not in new:
                 yield name, "removed" if name in old else "added"
             elif self.was and self.now and (self.was.names or self.now.names):
-                if old[name] != new[name]:
+                if old[name] != new[name] or not (self.was.names and self.now.names):
                     yield name, "changed"
             elif self.is_split and self.was and self.now:
                 yield name, "inside" if self.was.head == self.now.head else "changed"
@@ -88,7 +96,8 @@ class Change:
         one = self.now or self.was
         assert one is not None
         kinds = " ".join(node.type for node in ((one.node, *one.node.children) if one.node else ()))
-        return f"{self.scope}/{one.scope or one.key}", f"{self.inside}/{one.key}", one.binds, kinds
+        scope = self.scope if one.key == IMPORTS else f"{self.scope}/{one.scope or one.key}"
+        return scope, f"{self.inside}/{one.key}", one.binds, kinds
 
     def outcome(self) -> tuple[str | None, ...]:
         """Equal for two that made the same of the same."""
@@ -103,10 +112,17 @@ class Change:
             return Counter()
         if node.type == "use_declaration":  # what a path begins with may be defined here
             return Counter(re.findall(r"use\s+(?:::)?(?:(?:self|super|crate)\s*::\s*)?(\w+)", text_of(node)))
+        if self.now is not None and self.now.names:  # a list: what others say of what was in it does not matter
+            known = self.was.names if self.was is not None else ()
+            return Counter(word for name in self.now.names if name not in known for word in re.findall(r"^\w+", name))
         now, was = (self._mentioned(one) for one in (self.now, self.was))
         used = now - was if any(_CODE.search(one.type) for one in (node, *node.children)) else now
         if self.scope.startswith("/impl "):
             used[self.scope.removeprefix("/impl ")] += used["Self"]
+        if node.type == "impl_item":
+            kind, trait = impl_of(node)
+            used[f"impl {bare(trait)}"] += 1
+            used.subtract((kind, bare(trait)))  # its header names them, and is compared as a whole
         return used
 
     def _mentioned(self, one: Entity | None) -> Counter[str]:
@@ -160,12 +176,20 @@ def require_apart(ours: Sequence[Change], theirs: Sequence[Change], defined: Set
                 raise Unclear
             if how != "inside" and _is_built_on(change, name, used, bases):
                 raise Unclear
-            if name in _RULES_ITS_CLASS and change.scope in places:
+            if name in _RULES_ITS_SCOPE and change.scope in places:
                 raise Unclear
-        calls = {name for one in others if one.now and one.now.acts for name in mentioned(one.now.node)}
-        if calls & defined and any(change.was is not None for change in some):
+            implied = (one.used()[_IMPLIED[name]] for one in others if one.scope == change.scope and name in _IMPLIED)
+            if how == "added" and any(count > 0 for count in implied):
+                raise Unclear
+        acting = [one.now for one in others if one.now and one.now.acts]
+        calls = {name for one in acting for name in mentioned(one.node, is_whole=not one.registers)}
+        if calls & defined and any(one.was is not None and not (one.is_split and _registers(one)) for one in some):
             raise Unclear  # what runs may run what the other one has changed
     _require_other_values(ours, theirs)
+
+
+def _registers(change: Change) -> bool:
+    return change.now is not None and change.now.registers != ""
 
 
 def contradict(base: Sequence[Entity], ours: Sequence[Entity], theirs: Sequence[Entity]) -> bool:
@@ -234,9 +258,15 @@ def _touched(changes: Sequence[Change]) -> dict[tuple[str, str], set[str]]:
 
 def _is_used(used: Counter[str], change: Change, name: str, how: str) -> bool:
     """A new name could only have meant something else to who used it without knowing of it."""
-    word = (re.findall(r"[\w$#]+", name.rpartition(" ")[2]) or [""])[0]
+    told = name.rpartition(" ")[2]
+    if re.fullmatch(r"[\w$]+(\.[\w$]+)+", told):  # a member that JavaScript gives something
+        return how != "inside" and used[f".{told.rpartition('.')[2]}"] > 0
+    word = (re.findall(r"[\w$#]+", told) or [""])[0]
     if how == "inside" or name.startswith("export ") or not word:
         return False
+    if name.startswith("impl "):
+        _, kind, trait = name.split(" ")
+        return used[bare(trait)] + used[f"impl {bare(trait)}"] * (kind == "*") > 0 and (kind == "*" or used[kind] > 0)
     if not change.scope:
         is_method = " " in name
         return used[word] > 0 or (is_method and used[f".{word}"] > 0)
@@ -252,9 +282,9 @@ def _is_built_on(change: Change, name: str, used: Counter[str], bases: Counter[s
 
 
 def _derived(one: Entity) -> list[str]:
-    """The traits that Rust writes for a type."""
+    """The traits that Rust writes for a type, and its name."""
     listed = re.findall(rb"#\[derive\(([^)]*)\)\]", one.text)
-    return [word.decode() for names in listed for word in re.findall(rb"\w+", names)]
+    return [word.decode() for names in listed for word in re.findall(rb"\w+", names)] + [*one.binds[: len(listed)]]
 
 
 def _is_bare(change: Change) -> bool:

@@ -9,7 +9,8 @@ from dataclasses import replace
 from tree_sitter import Node
 
 from .entities_names import EVERYTHING, bound_in, exported_as
-from .entity import FUTURE, Entity, Frame, Unclear, before_body, entities_of, led, row_after, text_of, value_of
+from .entities_twice import registers
+from .entity import FUTURE, IMPORTS, Entity, Frame, Unclear, before_body, entities_of, led, row_after, text_of, value_of
 from .syntaxes import Syntax
 from .wording import as_text
 
@@ -62,22 +63,69 @@ def _entity(node: Node, lines: Sequence[bytes], first: int, end: int, syntax: Sy
     head, body, tail = _body(inner, lines, first, end, syntax)
     is_list = node.type == "export_statement" and any(child.type == "export_clause" for child in node.children)
     if inner.type in syntax.imports or is_list or (inner is node and node.child_by_field_name("source") is not None):
-        return _import(inner, lead, text, head, body, tail)
+        return _import(inner, lead, text, head, body, tail, syntax)
+    if (listed := _exported(node, lead, text)) is not None:
+        return listed
     told, binds = _named(inner, syntax)
     if node.type == "export_statement":
         is_default = any(child.type == "default" for child in node.children)
         binds += ("export default",) if is_default else tuple(f"export {name}" for name in binds)
         told = told or (("default",) if is_default else ())
     acts = _acts(node, inner, text, syntax)
+    registered = _registers(inner) if acts else ""
+    if registered and not told:
+        head, body, tail = _body(_block_of(inner) or inner, lines, first, end, syntax)
+        key = f"call {registered}"
+        return Entity(key, lead, text, head=head, body=body, tail=tail, acts=True, registers=registered)
     if not told:
         binds = tuple(dict.fromkeys((*binds, *bound_in(node))))
         return Entity(as_text(text), lead, text, binds, is_named=False, acts=acts)
-    about = Entity(f"name {' '.join(told)}", lead, text, binds, head=head, body=body, tail=tail, acts=acts)
+    key = f"name {' '.join(told)}"
+    about = Entity(key, lead, text, binds, head=head, body=body, tail=tail, acts=acts, registers=registered)
     if inner.type == "impl_item":
-        kind, trait = (_bare(text_of(inner.child_by_field_name(field))) for field in ("type", "trait"))
+        kind, trait = impl_of(inner)
         about = replace(about, scope="" if trait else f"impl {kind}", binds=(f"impl {kind} {trait}",) if trait else ())
-    signature = before_body(node, inner) if _WITH_BODY.search(inner.type) else node.text or b""
+    code = _code_of(inner) or inner
+    signature = before_body(node, code) if _WITH_BODY.search(code.type) else node.text or b""
     return replace(about, signature=signature, value=" ".join(_values(inner)))
+
+
+def _registers(inner: Node) -> str:
+    """A statement that only tells others of what it is given, or a variable that holds what comes of it."""
+    only = inner.named_children[0] if inner.named_child_count == 1 else inner
+    value = only.child_by_field_name("value")
+    if value is not None and value.type == "expression_list" and value.named_child_count == 1:
+        value = value.named_children[0]
+    call = value if inner.type in ("var_declaration", "var_spec") else only
+    listed = call.child_by_field_name("arguments") if call is not None else None
+    is_plain = listed is not None and listed.named_child_count > 1 and all(map(_is_pure, listed.named_children))
+    return registers(call) if is_plain else ""
+
+
+def _block_of(statement: Node) -> Node | None:
+    """The function's that a call is given, as its last argument."""
+    call = statement.named_children[0] if statement.named_child_count == 1 else statement
+    listed = call.child_by_field_name("arguments")
+    last = listed.named_children[-1] if listed is not None and listed.named_children else None
+    parameters = last.child_by_field_name("parameters") if last is not None else None
+    return last if parameters is not None and not parameters.named_children else None
+
+
+def _exported(node: Node, lead: bytes, text: bytes) -> Entity | None:
+    """`module.exports = { a, b }`, a list of names like `export { a, b }`."""
+    only = node.named_children[0] if node.type == "expression_statement" and node.named_child_count == 1 else None
+    if only is None or only.type != "assignment_expression" or text.strip() != node.text:
+        return None
+    left, right = only.child_by_field_name("left"), only.child_by_field_name("right")
+    if left is None or right is None or exported_as(text_of(left)) != "export *" or right.type != "object":
+        return None
+    names = tuple(text_of(one) for one in right.named_children)
+    if not names or any(one.type != "shorthand_property_identifier" for one in right.named_children):
+        return None
+    start, end = f"{text_of(left)} = {{", text_of(node).rpartition("}")[2]
+    binds = ("export *", *(f"export {name}" for name in names))
+    frame = Frame(f"{start} ", f" }}{end}", start, f"}}{end}")
+    return Entity("name export *", lead, text, binds, names=names, frame=frame)
 
 
 def _is_directive(node: Node) -> bool:
@@ -122,8 +170,15 @@ def _told(node: Node, syntax: Syntax) -> Iterator[str]:
             said = text_of(left)
             if exported_as(said) and right.type != "assignment_expression":
                 yield exported_as(said)
-            elif re.fullmatch(r"\w+\.prototype\.\w+", said) and right.type in _CODE:
+            elif re.fullmatch(r"[\w$]+(\.[\w$]+)+", said) and right.type in _CODE:
                 yield said
+
+
+def _code_of(node: Node) -> Node | None:
+    """The function that a statement gives a name or a member of something."""
+    only = node.named_children[0] if node.type == "expression_statement" and node.named_children else None
+    right = only.child_by_field_name("right") if only is not None else None
+    return right if right is not None and right.type in _CODE else None
 
 
 def _member(name: Node) -> str:
@@ -161,7 +216,15 @@ def _plain_header(node: Node, said: str) -> str:
     return said.replace(" ", "")
 
 
-def _bare(said: str) -> str:
+def impl_of(node: Node) -> tuple[str, str]:
+    """Whose it is, and of what trait, without their paths: `Error` and `From<ParseIntError>`. `*` is every type."""
+    kind = bare(text_of(node.child_by_field_name("type")))
+    trait = re.sub(r"\w+::|\s", "", text_of(node.child_by_field_name("trait")))
+    listed = text_of(node.child_by_field_name("type_parameters"))
+    return "*" if kind in re.findall(r"(?<=[<,])\s*(\w+)", listed) else kind, trait
+
+
+def bare(said: str) -> str:
     return (re.findall(r"\w+", re.sub(r"<.*", "", said, flags=re.DOTALL)) or [""])[-1]
 
 
@@ -263,7 +326,7 @@ def _body(
     """The lines to the brace that opens, what is between, and those from the one that closes; nothing where these
     share a line, or members are hard to tell apart."""
     body = node.child_by_field_name("body") or next((one for one in node.children if one.type.endswith("_list")), None)
-    if node.type not in syntax.bodies or body is None or body.child_count < 3:
+    if node.type not in (*syntax.bodies, *_CODE) or body is None or body.child_count < 3:
         return b"", (), b""
     opens, closes = body.start_point.row, body.end_point.row
     inside = body.named_children
@@ -276,16 +339,21 @@ def _body(
         return b"", (), b""
 
 
-def _import(node: Node, lead: bytes, text: bytes, head: bytes, body: tuple[Entity, ...], tail: bytes) -> Entity:
+def _import(
+    node: Node, lead: bytes, text: bytes, head: bytes, body: tuple[Entity, ...], tail: bytes, syntax: Syntax
+) -> Entity:
     """A list of names can be united with another one of the same frame; others are known by what they say."""
     if body:
-        return Entity("imports", lead, text, head=head, body=body, tail=tail)
+        return Entity(IMPORTS, lead, text, head=head, body=body, tail=tail)
     binds = tuple(name for name in dict.fromkeys(_brought(node)) if name != "_")
     said = text_of(node)
     found = _LIST.findall(said)
     is_whole = text.strip() == said.encode() and not any(mark in said for mark in ("//", "/*", "*"))
     if len(found) != 1 or not is_whole:
-        return Entity(f"import {as_text(text)}", lead, text, binds, acts=not binds)
+        lines = (line.strip() for line in text.splitlines())
+        told = as_text(b" ".join(line for line in lines if not line.startswith(syntax.comments)))
+        told = told.removeprefix("import ")
+        return Entity(f"import {told}", lead, text, binds, acts=not binds, origins=dict.fromkeys(binds, told))
     start, _, rest = said.partition("{")
     names = tuple(" ".join(name.split()) for name in found[0].split(",") if name.strip())
     start, end = f"{' '.join(start.split())}{' ' if start.endswith(' ') else ''}", rest.partition("}")[2]

@@ -78,8 +78,10 @@ def lets_down(old: Seen, some: Seen, others: Seen) -> bool:
     )
 
 
-def _more(kind: str, where: str, name: str, old: Seen, new: Seen) -> bool:
-    return new.used[kind, where, name] > old.used[kind, where, name]
+def _more(kind: str, where: str, name: str, old: Seen, new: Seen, *, but: str = "") -> bool:
+    """`but`: uses of this kind do not count."""
+    before, now = (one.used[kind, where, name] - one.used[but, where, name] for one in (old, new))
+    return now > before
 
 
 def _gone(old: Seen, some: Seen, others: Seen) -> Iterator[bool]:
@@ -110,8 +112,12 @@ def _changed(old: Seen, some: Seen, others: Seen) -> Iterator[bool]:
         now = some.signatures.get(name, set())
         new = now - signatures
         if any(not any(one.serves(was) for one in new) for was in signatures - now) and new:
-            is_plain = ("x", "", name) in old.defined or _more("x", "", name, old, others)
-            if is_plain and _more("x", "", name, old, others):
+            if _more("x", "", name, old, others, but="type") or _more("::", "", name, old, others):
+                yield True
+            before, after = ({field for one in said for field, _ in one.parameters} for said in (signatures, now))
+            if _more("type", "", name, old, others) and any(
+                _more(".", "", field, old, others) for field in before - after
+            ):
                 yield True
             if _more("self.", "", name, old, others):
                 yield True

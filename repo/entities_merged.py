@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from .entities_apart import Names, changes_of, require_apart
+from .entities_twice import may_change_places
 from .entity import DOC, FUTURE, Entity, Unclear
 
 MAX_LINE = 88  # of an import that is written anew
@@ -120,16 +121,25 @@ def _order(old: Names, new: Sequence[Names]) -> Iterator[tuple[str, bytes]]:
             yield anchor, _lead(old[anchor].lead, [side[anchor].lead for side in new if anchor in side])
         groups = {tuple(one.key for one in group): group for at in places if (group := at.get(anchor))}
         fresh = [groups[keys] for keys in sorted(groups, key=lambda keys: [(key.casefold(), key) for key in keys])]
-        if len(fresh) > 1 and any(one.acts for group in fresh for one in group):
-            raise Unclear
+        for some, others in combinations(fresh, 2):
+            if any(not _may_change_places(one, other) for one in some for other in others):
+                raise Unclear
         below = _lead(b"", [side[following].lead for side in new if following is not None and following in side])
         for number, group in enumerate(fresh):
             for at, one in enumerate(group):
                 if one.key not in placed:
                     placed.add(one.key)
                     lead = _lead(b"", [side[one.key].lead for side in new if one.key in side])
-                    is_close = number == 0 or at > 0 or lead or one.key.startswith(("import ", "from "))
+                    is_line = one.text.count(b"\n") == 1 and (anchor is None or old[anchor].text.count(b"\n") == 1)
+                    is_import = one.key.startswith(("import ", "from "))
+                    is_close = number == 0 or at > 0 or lead or is_line or is_import
                     yield one.key, lead if is_close else below
+
+
+def _may_change_places(one: Entity, other: Entity) -> bool:
+    if any(each.acts and not each.registers for each in (one, other)):
+        return False
+    return not (one.acts and other.acts) or may_change_places(one.registers, other.registers)
 
 
 def _places(old: Names, side: Names) -> dict[str | None, list[Entity]]:

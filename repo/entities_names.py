@@ -130,6 +130,8 @@ def mentioned(node: Node | None, *, is_whole: bool = True) -> Counter[str]:
             continue
         if parent is not None and field == "name" and parent.type in ("keyword_argument", "variable_declarator"):
             continue
+        if implied := _implied(one):
+            found[implied] += 1
         if one.type in _MEMBERS or one.type in _IDENTIFIERS:
             _count(found, one, field, parent, local)
         if one.type in ("function_definition", "lambda") or _FUNCTION.match(one.type):
@@ -151,10 +153,28 @@ def _count(found: Counter[str], node: Node, field: str, parent: Node | None, loc
     found[f"self.{name}"] += of is not None and text_of(of) in _SELF
 
 
+def _is_fixture(function: Node) -> bool:
+    outer = function.parent
+    around = outer.children if outer is not None and outer.type == "decorated_definition" else ()
+    return any(child.type == "decorator" and "fixture" in text_of(child) for child in around)
+
+
+def _implied(node: Node) -> str:
+    """Python's: it compares objects or looks them up (`==`), or asks whether one is true."""
+    is_name = any(child.type in ("identifier", "list_splat") for child in node.named_children)
+    if node.type == "comparison_operator" and is_name:
+        return "==" if {"==", "!=", "in", "not in"} & {child.type for child in node.children} else ""
+    if node.type in ("set", "dictionary") and is_name:
+        return "=="
+    asks = ("if_statement", "while_statement", "conditional_expression", "not_operator", "boolean_operator", "assert")
+    return "truth" if node.type in asks and is_name else ""
+
+
 def _local(function: Node) -> frozenset[str]:
     """Its parameters; in Python, all that it assigns."""
     names: set[str] = set()
-    for field in _PARAMETERS:
+    is_given = text_of(function.child_by_field_name("name")).startswith("test") or _is_fixture(function)
+    for field in () if is_given else _PARAMETERS:  # pytest finds what has the parameter's name
         if (parameters := function.child_by_field_name(field)) is not None:
             waiting = [parameters]
             while waiting:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from tree_sitter import Node
 
 from .entities_names import bound_in, imported
+from .entities_twice import registers
 from .entity import DOC, FUTURE, Entity, Frame, Unclear, before_body, entities_of, led, text_of, value_of
 from .wording import as_text
 
@@ -19,7 +21,8 @@ _QUIET = re.compile(
     r"@\s*((\w+\.)?(property|staticmethod|classmethod|abstractmethod|override|final|overload|wraps|lru_cache|cache"
     r"|cached_property|contextmanager|asynccontextmanager|total_ordering|runtime_checkable|deprecated|unique|no_type_check"
     r"|dataclass|define|frozen|mutable|attrs|s)|\w+\.(setter|getter|deleter)|pytest\.(mark\.\w+|fixture)"
-    r"|(unittest\.)?(skip|skipIf|skipUnless|expectedFailure)|(mock\.)?patch(\.\w+)?)\s*(\(.*\))?\s*",
+    r"|(unittest\.)?(skip|skipIf|skipUnless|expectedFailure)|(mock\.)?patch(\.\w+)?"
+    r"|click\.(option|argument|pass_\w+|command|group|\w+_option))\s*(\(.*\))?\s*",
     re.DOTALL,
 )
 # Calls that make a value and do nothing else.
@@ -83,15 +86,32 @@ def _entity(node: Node, lines: Sequence[bytes], first: int, end: int, classes: C
         head, body = _class(node, inner, lines, first, end, classes) if is_class else (b"", ())
         told += _accessor(node)
         about = Entity(f"name {told}", lead, text, (told,), head=head, body=body)
-        return replace(about, signature=before_body(node, inner), acts=_acts(node, inner))
+        acts = _acts(node, inner)
+        registered = _registers(node, inner, told) if acts else ""
+        return replace(about, signature=before_body(node, inner), acts=acts, registers=registered)
     binds = tuple(dict.fromkeys(bound_in(inner)))
     if (name := _assigned(inner)) is not None:
         value = inner.named_children[0].child_by_field_name("right")
         if name == "__all__" and (listed := _listed(inner, value, lead, text)) is not None:
             return listed
         return Entity(f"name {name}", lead, text, binds, acts=not _is_pure(value), value=value_of(value))
+    if inner.type == "if_statement" and (block := _for_types(inner)) is not None:
+        _, head = led(b"".join(lines[first : block.start_point.row]))
+        with suppress(Unclear):
+            body = tuple(entities(block, lines, block.start_point.row, end))
+            return Entity("imports for types", lead, text, binds, is_named=False, head=head, body=body)
     acts = not _only_defines(inner)
     return Entity(as_text(text), lead, text, binds, is_named=False, acts=acts)
+
+
+def _for_types(node: Node) -> Node | None:
+    """The imports below `if TYPE_CHECKING`, which are as good as others above it."""
+    said, block = text_of(node.child_by_field_name("condition")), node.child_by_field_name("consequence")
+    is_alone = block is not None and node.child_by_field_name("alternative") is None
+    if not re.fullmatch(r"(\w+\.)?TYPE_CHECKING", said) or block is None or not is_alone:
+        return None
+    is_below = block.start_point.row > node.start_point.row
+    return block if is_below and all(child.type in IMPORTS for child in block.named_children) else None
 
 
 def _class(
@@ -152,7 +172,8 @@ def _accessor(node: Node) -> str:
 
 
 def _is_quiet(decorator: Node) -> bool:
-    return _QUIET.fullmatch(text_of(decorator)) is not None
+    said = text_of(decorator)
+    return _QUIET.fullmatch(said) is not None and "autouse" not in said
 
 
 def _acts(node: Node, inner: Node) -> bool:
@@ -168,6 +189,13 @@ def _acts(node: Node, inner: Node) -> bool:
         else child.type in ("for_statement", "while_statement", "with_statement")
         for child in (body.named_children if body else ())
     )
+
+
+def _registers(node: Node, inner: Node, name: str) -> str:
+    """A function of which one decorator tells others, and the rest are quiet."""
+    loud = [child.named_children[0] for child in node.children if child.type == "decorator" and not _is_quiet(child)]
+    is_function = inner.type == "function_definition" and _is_pure(inner.child_by_field_name("parameters"))
+    return registers(loud[0], name) if len(loud) == 1 and is_function else ""
 
 
 def _is_pure(node: Node | None) -> bool:

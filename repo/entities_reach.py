@@ -51,7 +51,7 @@ def _as_if_here(old: Seen, earlier: Seen, later: Seen, more: dict[Place, int], t
     used = Counter(old.used)
     for (kind, where, name), count in more.items():
         is_asked_of_it = _is_taken(name, taken) and ("x", "", name) not in later.used
-        is_plain = kind in ("x", "make", "base") and not where and _is_taken(name, taken)
+        is_plain = kind in ("x", "type", "make", "base", "::") and not where and _is_taken(name, taken)
         if is_plain or (kind in (".", "self.") and (named or is_asked_of_it)):
             used[kind, where, name] += count
     names_all = Counter(old.names_all)
@@ -61,10 +61,16 @@ def _as_if_here(old: Seen, earlier: Seen, later: Seen, more: dict[Place, int], t
 
 def _names(entities: Sequence[Entity]) -> set[str]:
     """What others may import: in JavaScript what is exported, elsewhere all that is bound."""
-    bound = {name for one in entities for name in one.binds}
+    bound = {name for one in entities if not _is_private(one.node) for name in one.binds}
     exported = {name for name in bound if name.startswith("export ")}
     is_script = any(one.node is not None and one.node.type == "export_statement" for one in entities) or exported
     return exported if is_script else bound
+
+
+def _is_private(node: Node | None) -> bool:
+    """An import of Go, Java or Rust, which nobody can import from here."""
+    imports = ("import_declaration", "use_declaration", "extern_crate_declaration")
+    return node is not None and node.type in imports and not text_of(node).startswith("pub")
 
 
 def _is_taken(name: str, taken: set[str] | None) -> bool:

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from tree_sitter import Node
 
@@ -51,6 +52,9 @@ _VISIBLE = re.compile(
 )
 
 Place = tuple[str, str, str]  # a kind of name, where, the name
+_FUNCTION_VALUES = ("function_expression", "arrow_function", "generator_function")
+# Names of Rust that so many types have that they are nothing without their type's.
+CONSTRUCTORS = frozenset({"new", "default", "from", "try_from", "from_str", "builder", "create", "open", "init"})
 
 
 @dataclass(slots=True)
@@ -93,6 +97,7 @@ class Signature:
         )
 
 
+@lru_cache(250)
 def seen(root: Node) -> Seen:
     found = Seen()
     waiting: list[tuple[Visit, str, str]] = [(Visit(root), "", "")]  # with the class and the function that it is in
@@ -109,7 +114,8 @@ def seen(root: Node) -> Seen:
         _definitions(found, node, parent, of, inside)
         _uses(found, visit, of, inside)
         _parts(found, node)
-        found.twice.update((of, inside, *told) for told in doubled(node, parent))
+        if node.child_count:
+            found.twice.update((of, inside, *told) for told in doubled(node, parent))
         waiting += [(child, of, inside) for child in visit.below()]
     found.twice.update(doubled_impls(root))
     return found
@@ -168,11 +174,15 @@ def _function(found: Seen, node: Node, outer: Node, of: str, inside: str) -> str
             found.define("x", inside or f"{of}.{name}", text_of(leaf), "parameter")
     signature = signature_of(node, outer)
     if not inside:
-        found.signatures.setdefault(name, set()).add(signature)
+        made = f"{_bare(of)}::{name}"
+        is_constructor = node.type == "function_item" and of != "" and name in CONSTRUCTORS
+        found.signatures.setdefault(made if is_constructor else name, set()).add(signature)
         is_value = re.search(r"@\s*(\w+\.)*\w*property\b", signature.about) or any(
             child.type in ("get", "set") for child in node.children
         )
-        if of or node.type == "method_declaration":
+        if is_constructor:
+            found.define("::", "", made, "method")
+        elif of or node.type == "method_declaration":
             found.define(".", "", name, "attribute" if is_value else "method")
         body = node.child_by_field_name("body")
         if of and asks(node, body, outer):
@@ -257,7 +267,12 @@ def _definitions(found: Seen, node: Node, parent: Node | None, of: str, inside: 
     if kind in ("assignment", "assignment_expression"):
         left = node.child_by_field_name("left")
         is_member = left is not None and left.type in ("attribute", "member_expression")
-        if left is not None and is_member and text_of(left.child_by_field_name("object")) in _SELF:
+        right = node.child_by_field_name("right")
+        if left is not None and is_member and not inside and right is not None and right.type in _FUNCTION_VALUES:
+            member = text_of(left.child_by_field_name("property"))
+            found.define(".", "", member, "method")
+            found.signatures.setdefault(member, set()).add(signature_of(right, right))
+        elif left is not None and is_member and text_of(left.child_by_field_name("object")) in _SELF:
             member = left.child_by_field_name("attribute") or left.child_by_field_name("property")
             found.define(".", "", text_of(member), "attribute")
         if left is not None and of and not inside and left.type == "identifier":
@@ -319,7 +334,10 @@ def _uses(found: Seen, visit: Visit, of: str, inside: str) -> None:
             or (parent.type in ("keyword_argument", "method_invocation") and field_ == "name")
         )
         is_path = parent.type in ("scoped_identifier", "scoped_type_identifier") and field_ == "name"
-        if is_of_another or is_path or parent.type in ("field_initializer", "literal_element"):
+        if is_path and name in CONSTRUCTORS:
+            owner = _bare(text_of(parent.child_by_field_name("path")))
+            found.used["::", "", f"{_bare(of) if owner == 'Self' else owner}::{name}"] += 1
+        elif is_of_another or is_path or parent.type in ("field_initializer", "literal_element"):
             found.used[".", "", name] += 1
             owner = parent.child_by_field_name("object")
             is_own = owner is None and parent.type == "method_invocation"
@@ -327,6 +345,7 @@ def _uses(found: Seen, visit: Visit, of: str, inside: str) -> None:
         if kind in _IDENTIFIERS and not is_of_another:
             found.used["x", inside, name] += 1
             found.used["x", "", name] += inside != ""
+            found.used["type", "", name] += (1 + (inside != "")) * _is_annotation(visit)
             if _is_called(node, parent, field_):
                 found.used["make", "", name] += 1
             if _is_base(visit):
@@ -349,6 +368,23 @@ def _is_definition(parent: Node, field_: str) -> bool:
     if field_ == "property" and parent.type == "field_definition":
         return True
     return field_ in ("name", "pattern", "left") and parent.type in _DECLARES
+
+
+def _bare(path: str) -> str:
+    """The last name of a path in Rust, without what it is generic over."""
+    return path.partition("<")[0].rpartition("::")[2].strip()
+
+
+def _is_annotation(visit: Visit) -> bool:
+    """It only says of what kind a value is, in Python or TypeScript."""
+    one = visit.above
+    for _ in range(20):  # deeper types are not written; an expression may be as deep as it is long
+        if one is None or one.node.type in ("block", "module", "program", "argument_list"):
+            return False
+        if one.node.type in ("type", "type_annotation"):
+            return True
+        one = one.above
+    return False
 
 
 def _is_called(node: Node, parent: Node, field_: str) -> bool:

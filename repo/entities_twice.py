@@ -34,10 +34,52 @@ _REGISTERS = re.compile(
 )
 
 
+# Those of them whose order means nothing, where no name takes what another one is for.
+_ROUTES = r"[\w.]+\.(?:get|post|put|delete|patch|head|options|route|websocket)"
+_BY_ARGUMENT = r"[\w.]+\.(?:errorhandler|exception_handler)"
+_ANY_ORDER = re.compile(
+    rf"{_ROUTES}|{_BY_ARGUMENT}|[\w.]+\.(?:command|group|task|filter|simple_tag)|shared_task|test|it|describe"
+    r"|p?flag\.(?:Bool|Duration|Float64|Int|Int64|String|StringSlice|Uint|Uint64)"
+)
+
+
+def registers(call: Node | None, name: str = "") -> str:
+    """What a call tells others of, if it does nothing else, and if what counts is under which name, not when: a route,
+    a command (`name` where it says none), a test, a flag."""
+    if call is None or call.type not in ("call", "call_expression"):
+        return ""
+    called, listed = call.child_by_field_name("function"), call.child_by_field_name("arguments")
+    said = "".join(text_of(called).split())
+    if listed is None or not _ANY_ORDER.fullmatch(said):
+        return ""
+    first = next((one for one in listed.named_children if one.type != "keyword_argument"), None)
+    if first is None:
+        told = "" if re.search(r"\bname\s*=", text_of(listed)) else name
+    elif re.fullmatch(_BY_ARGUMENT, said):
+        told = text_of(first)
+    else:
+        is_text = first.type in STRINGS and not any(one.type == "interpolation" for one in first.children)
+        told = text_of(first).strip("'\"`") if is_text else ""
+    return f"{said} {told}" if told else ""
+
+
+def may_change_places(one: str, other: str) -> bool:
+    """Two that register mean the same in any order: neither takes what the other one is for.
+
+    >>> may_change_places("app.get /a", "app.get /b/{n}"), may_change_places("app.get /a", "app.get /{n}")
+    (True, False)
+    """
+    for some, beside in ((one, other), (other, one)):
+        said, _, told = some.partition(" ")
+        fixed = re.split(r"[:{<*(]", told)[0] if re.fullmatch(_ROUTES, said) else told
+        path = beside.partition(" ")[2]
+        if path == told or (fixed != told and path.startswith(fixed)):
+            return False
+    return True
+
+
 def doubled(node: Node, parent: Node | None) -> Iterator[tuple[str, ...]]:
     """What one place holds more often than once."""
-    if not node.child_count:
-        return
     found = Counter(_single(node, parent))
     yield from (key for key, count in found.items() if count > 1)
     yield from _hidden(node)

@@ -14,6 +14,7 @@ from .wording import as_text
 # What only counts at the top of its scope.
 DOC, FUTURE = "documentation", "future "
 MAX_WORD = 100  # of what is compared with words
+IMPORTS = "imports"  # those of Go that stand in brackets: what they bind is bound outside of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +24,10 @@ class Entity:
     `key` tells it from the others of its scope, `binds` are the names that it gives a value to, takes one from, or
     exports. `body`: the entities of a class, between its `head` and its `tail`. `names`: of an import that names
     several things, those; `frame`: what stands around them on one line, and on several. `is_named`: it defines or
-    imports. `acts`: it may do more than give names a meaning when it is loaded, so that its place counts. `signature`:
-    what those who use it rely on (all of it, if empty). `origins`: what a bound name stands for, where that is known.
-    `scope`: what its members' names are compared in; its key, if empty. `value`: what a constant is set to.
+    imports. `acts`: it may do more than give names a meaning when it is loaded, so that its place counts. `registers`:
+    no more than telling others of itself, under this name: a route, a command, a test. `signature`: what those who use
+    it rely on (all of it, if empty). `origins`: what a bound name stands for, where that is known. `scope`: what its
+    members' names are compared in; its key, if empty. `value`: what a constant is set to.
     """
 
     key: str
@@ -39,6 +41,7 @@ class Entity:
     names: tuple[str, ...] = ()
     frame: Frame | None = None
     acts: bool = False
+    registers: str = ""
     signature: bytes = b""
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
     scope: str = ""

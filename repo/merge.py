@@ -13,7 +13,7 @@ from .fast_import import Entry, NewCommit, make_commits
 from .footprint import Footprint, Places, seats
 from .merge_across import Across
 from .merge_attributes import guarded, refusal
-from .merge_entities import Versions, contradicted, is_by_content, two_meanings, united, versions_of
+from .merge_entities import Reader, Versions, is_by_content, two_meanings, versions_of
 from .merge_sides import Changeset, Side, Sides, message_of, sides_of
 from .merge_tree import BASE, THEIRS, TreeMerge, Version, merge_trees, version_at
 from .mirror import Mirror
@@ -61,6 +61,7 @@ class _Line:
     so; `guarded`: paths of patches that are not merged by lines (None: nobody has asked yet)."""
 
     own: Scratch
+    reader: Reader
     sides: Sides
     tip: str
     patches: Sequence[Changeset]
@@ -87,10 +88,11 @@ async def merge_patches(
     """
     sides = sides or await sides_of(mirror, base_commit, patches)
     with scratch(write_to=mirror.objects) as own:
-        line = _Line(own, sides, sides.base, patches, Across(own, sides.base))
-        for changeset in patches:
-            await _take(line, changeset)
-        await _commit_waiting(line)
+        async with Reader(own) as reader:
+            line = _Line(own, reader, sides, sides.base, patches, Across(own, reader, sides.base))
+            for changeset in patches:
+                await _take(line, changeset)
+            await _commit_waiting(line)
     return Merged(line.tip, tuple(line.landed), tuple(line.collisions))
 
 
@@ -140,10 +142,10 @@ async def _merge(line: _Line, changeset: Changeset, side: Side) -> None:
         return
     merged = await merge_trees(line.own, line.tip, side.commit)
     files = await _to_unite(line, changeset, side, merged)
-    tree = merged.tree if files == {} else await united(line.own, merged.tree, files) if files else None
+    tree = merged.tree if files == {} else await line.reader.united(merged.tree, files) if files else None
     by_lines = [one.path for one in side.entries if one.path in line.made and one.path not in (files or {})]
     commits = (line.sides.base, line.tip, side.commit, tree or "")
-    wrong = await contradicted(line.own, commits, by_lines) if tree is not None else []
+    wrong = await line.reader.contradicted(commits, by_lines) if tree is not None else []
     if tree is None or wrong:
         line.collisions.append(_collision(line, changeset, merged, wrong or files or {}))
         return

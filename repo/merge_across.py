@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 from .changes import NO_MODE
 from .content import REGULAR_FILES
-from .merge_entities import across, text_of_version
+from .merge_entities import Reader
 from .merge_sides import Changeset, Side
 from .merge_tree import Version, version_at
 from .merge_words import Words, may_meet, names_gone, reaches, words_of
 from .scratch import Scratch
 
-MAX_LOOKS = 20  # for one patch; each is a process
+MAX_LOOKS = 20  # for one patch
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class Across:
     """What the patches so far say, in their own lines."""
 
     own: Scratch
+    reader: Reader
     base: str
     _said: dict[str, tuple[Words, Mapping[bytes, Version]]] = field(
         default_factory=dict[str, tuple[Words, Mapping[bytes, Version]]]
@@ -39,7 +40,6 @@ class Across:
         default_factory=dict[str, tuple[Words, Mapping[bytes, Version]]]
     )
     _seats: dict[tuple[str, ...], dict[str, str]] = field(default_factory=dict[tuple[str, ...], dict[str, str]])
-    _texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
     _reached: dict[tuple[str, str, str], bool] = field(default_factory=dict[tuple[str, str, str], bool])
     _with_losses: list[str] = field(default_factory=list[str])
 
@@ -88,9 +88,7 @@ class Across:
             return False
         asked = (version.id, path, file)
         if asked not in self._reached:
-            if version.id not in self._texts:
-                self._texts[version.id] = await text_of_version(self.own, version)
-            self._reached[asked] = reaches(self._texts[version.id], path, file)
+            self._reached[asked] = reaches(await self.reader.text_of(version), path, file)
         return self._reached[asked]
 
     async def _is_let_down(
@@ -104,4 +102,4 @@ class Across:
             return False  # both made the same of it
         if was is None or now is None or after is None or NO_MODE in (now.mode, after.mode):
             return False
-        return await across(self.own, path, file, (was, now, before, after))
+        return await self.reader.across(path, file, (was, now, before, after))

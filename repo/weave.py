@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from .errors import PatchRefused
 from .merge_attributes import changed_on_both, guarded_on_both, refusal
-from .merge_entities import contradicted, two_meanings
+from .merge_entities import Reader, two_meanings
 from .merge_tree import merge_trees
 from .mirror import Mirror
 from .patch import apply_to_index
@@ -99,7 +99,9 @@ class Weave:
             if not merged.clean:
                 return self._clash(last, earlier, merged.paths, merged.detail)
             both = await changed_on_both(own, base, tip, theirs)
-            if wrong := await contradicted(own, (base, tip, theirs, merged.tree), both):
+            async with Reader(own) as reader:
+                wrong = await reader.contradicted((base, tip, theirs, merged.tree), both)
+            if wrong:
                 paths = tuple(sorted(as_text(path) for path in wrong))
                 return self._clash(last, earlier, paths, two_meanings(paths))
             return await self._commit(own, merged.tree, f"with {self._pieces[last].title or last}", tip, theirs)

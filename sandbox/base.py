@@ -175,6 +175,10 @@ class Sandbox(Protocol):
         """A service: an argument vector that meets no shell. What it says on standard error is dropped."""
         ...
 
+    async def kill_all(self) -> None:
+        """End every process that commands and services have left; what is asked for next is done as before."""
+        ...
+
     async def read(self, path: str, *, offset_bytes: int = 0, max_bytes: int = 10 * MIB) -> bytes: ...
     async def write(self, path: str, content: bytes, *, mode: int | None = None) -> None:
         """Replace the file in one step (a reader sees the old or the new), making its folders."""

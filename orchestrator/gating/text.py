@@ -20,9 +20,16 @@ def gate_name(event: GateVerdict) -> str:
 
 
 def verdict_text(event: GateVerdict) -> str:
-    """`passed, 250 tests (2 skipped)`."""
+    """What failed without being one of the tests, a module say, could not be run.
+
+    >>> verdict_text(GateVerdict(phase="before", passed=True, tests=250, skipped=2))
+    'passed, 250 tests (2 skipped)'
+    >>> verdict_text(GateVerdict(phase="before", passed=False, tests=0, failed=1))
+    'failed, 0 tests (1 could not be run)'
+    """
     counts = "tests not counted" if event.tests is None else f"{event.tests} test{'' if event.tests == 1 else 's'}"
-    asides = ((event.failed, "failed"), (event.skipped, "skipped"))
+    is_of_tests = event.tests is None or event.failed <= event.tests
+    asides = ((event.failed, "failed" if is_of_tests else "could not be run"), (event.skipped, "skipped"))
     aside = ", ".join(f"{count} {name}" for count, name in asides if count)
     detail = f": {event.detail.splitlines()[0]}" if event.detail and not event.passed else ""
     return f"{'passed' if event.passed else 'failed'}, {counts}{f' ({aside})' if aside else ''}{detail}"

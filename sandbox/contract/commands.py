@@ -128,6 +128,15 @@ async def a_background_process_that_holds_the_output_holds_nobody_up(stage: Stag
     assert (await stage.run(f"kill -0 {int(result.output)} && echo runs")).output == b"runs\n"
 
 
+async def what_commands_left_running_ends_when_that_is_asked_for(stage: Stage) -> None:
+    box = await stage.box()
+    left = await stage.run("setsid sleep 1000 > /dev/null & echo $!")
+
+    await box.kill_all()
+
+    assert (await stage.run(f"kill -0 {int(left.output)} || echo gone")).output.endswith(b"gone\n")
+
+
 async def orphans_are_collected(stage: Stage) -> None:
     await stage.run("for i in 1 2 3 4 5; do (sh -c 'true &' &); done")
 

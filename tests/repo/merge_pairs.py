@@ -11,7 +11,7 @@ from typing import Any
 
 from repo.syntaxes import SUFFIXES
 
-FILES = ("python.toml", "braces.toml", "trees.toml", "pulls.toml")
+FILES = ("python.toml", "braces.toml", "trees.toml", "pulls.toml", "history.toml", "strangers.toml")
 ENDS = {"Python": "py", "JavaScript": "js", "TypeScript": "ts", "Go": "go", "Java": "java", "Rust": "rs"}
 Tree = Mapping[str, str]
 

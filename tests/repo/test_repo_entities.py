@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
-from repo.apart import run_apart
+from repo.apart import Apart
 from repo.entities import contradict, unite
 
 BASE = b"""\
 import os
+import signal
 
 LIMIT = 3
 
@@ -131,14 +137,55 @@ NESTED = b"".join(b" " * depth + b"class a:\n" for depth in range(1300)) + b" " 
 
 @pytest.mark.parametrize("hostile", [b"[" * 300_000 + b"\n", NESTED], ids=["open brackets", "classes in classes"])
 async def test_hostile_source_ends_its_own_process_alone(hostile):
-    told = b"".join(b"%d\n%s" % (len(text), text) for text in (hostile, hostile + b"x = 1\n", hostile + b"y = 1\n"))
-    assert await run_apart("repo.entities", told=told) is None
-
-
-async def test_the_process_answers_as_the_function_does():
     texts = (BASE, BASE + b"\nx = 1\n", BASE + b"\ny = 1\n")
-    told = b"".join(b"%d\n%s" % (len(text), text) for text in texts)
-    assert await run_apart("repo.entities", told=told) == unite(*texts) == BASE + b"\nx = 1\n\ny = 1\n"
+    told = BASE + b"\nx = 1\n\ny = 1\n"
+    async with Apart() as apart:
+        for _ in range(2):  # the first of a process, and one after others
+            assert (
+                await apart.ask("repo.entities", "Python", texts=(hostile, hostile + b"x\n", hostile + b"y\n")) is None
+            )
+            assert await apart.ask("repo.entities", "Python", texts=texts) == unite(*texts) == told
+
+
+async def test_one_process_answers_all_and_ends_with_them():
+    texts = (BASE, BASE + b"\nx = 1\n", BASE + b"\ny = 1\n")
+    before = set(children())
+    async with Apart() as apart:
+        for _ in range(3):
+            await apart.ask("repo.entities", "Python", texts=texts)
+            await apart.ask("repo.data_keys", "json", texts=[b"{}"] * 4)
+            assert len(set(children()) - before) == 2
+    assert set(children()) == before
+
+
+async def test_a_process_that_died_is_replaced_and_its_end_is_no_riddle(caplog: pytest.LogCaptureFixture):
+    texts = (BASE, BASE + b"\nx = 1\n", BASE + b"\ny = 1\n")
+    before = set(children())
+    async with Apart() as apart:
+        for _ in range(5):
+            assert await apart.ask("repo.entities", "Python", texts=texts) == unite(*texts)
+            [only] = set(children()) - before
+            os.kill(int(only), signal.SIGKILL)
+    assert set(children()) == before
+    assert caplog.records == []  # asyncio would tell of a child that somebody else has waited for
+
+
+async def test_who_gives_up_in_the_middle_of_an_answer_leaves_none_to_the_next():
+    texts = (BASE, BASE + b"\nx = 1\n", BASE + b"\ny = 1\n")
+    before = set(children())
+    async with Apart() as apart:
+        asked = asyncio.create_task(apart.ask("repo.entities", "Python", texts=texts))
+        while not set(children()) - before:
+            await asyncio.sleep(0)
+        asked.cancel()
+        with suppress(asyncio.CancelledError):
+            await asked
+        assert set(children()) == before
+        assert await apart.ask("repo.entities", "Python", "compare", texts=[*texts, texts[0]]) == b""
+
+
+def children() -> list[str]:
+    return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
 
 
 LARGE = {

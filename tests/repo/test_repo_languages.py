@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tree_sitter import Language, Parser
 
-from repo.apart import run_apart
+from repo.apart import Apart
 from repo.entities import unite
 from repo.syntaxes import SYNTAXES
 
@@ -284,5 +284,5 @@ async def test_hostile_source_ends_with_its_process():
         "Rust": b"impl A{" * 100_000,
         "Java": b"class A{" * 100_000,
     }.items():
-        told = b"".join(b"%d\n%s" % (len(deep) + 1, deep + b"\n") for _ in range(3))
-        assert await run_apart("repo.entities", language, told=told) is None
+        async with Apart() as apart:
+            assert await apart.ask("repo.entities", language, texts=[deep + b"\n"] * 3) is None

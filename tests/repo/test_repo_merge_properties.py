@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from lab.figures import report
 
 from repo.fast_import import Entry, NewCommit, make_commits
 from repo.footprint import overlaps
@@ -334,15 +335,12 @@ SAMPLE = [*TREES, *OF_ONE_FILE] if SOAK else [*TREES[::16], *OF_ONE_FILE[::400]]
 
 
 @pytest.fixture(scope="module")
-def counts(request: pytest.FixtureRequest) -> Iterator[Counter[tuple[str, str, str]]]:
-    """What Muster and ort have made of pairs; told when all parts are through."""
+def counts() -> Iterator[Counter[tuple[str, str, str]]]:
+    """What Muster and ort have made of pairs, each in both orders; told when all parts are through."""
     found = Counter[tuple[str, str, str]]()
     yield found
-    if SOAK:
-        told = (f"{who}: {kind} → {end}: {count}" for (who, kind, end), count in sorted(found.items()))
-        reporter = request.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None:
-            reporter.write("\n".join(["", *told, ""]))
+    for (who, kind, end), count in sorted(found.items()):
+        report("merged pairs", by=who, wanted=kind, outcome=end, count=count)
 
 
 @in_parts

@@ -203,6 +203,58 @@ async def test_it_is_found_out_in_a_real_sandbox_as_well(hands, workspace: Works
         check(case, step)
 
 
+# What an earlier command leaves running: it stops the reader, reads the key that is told, and tells an account of its
+# own with nothing in it that became another.
+LEFTOVER = """import glob, hashlib, json, os, signal, time
+
+def reader():
+    while True:
+        for path in glob.glob('/proc/[0-9]*/fd/0'):
+            try:
+                pipe = os.readlink(path)
+            except OSError:
+                continue
+            if pipe.endswith('/pipe') and os.path.dirname(pipe) not in os.environ['PYTHONPATH']:
+                os.kill(int(path.split('/')[2]), signal.SIGSTOP)
+                return int(path.split('/')[2]), pipe
+
+process, pipe = reader()
+file, heard, keys, said, told = os.open(pipe, os.O_RDWR), b'', {}, [], b''
+while not told.endswith(b'}'):
+    heard += os.read(file, 4096)
+    *lines, heard = heard.split(b'\\n')
+    for line in lines:
+        name, second, rest = line.split(b' ', 2)
+        if name == b'hello':
+            keys[second] = bytes.fromhex(rest.decode())
+            said.append(line)
+        else:
+            told += rest.split(b' ', 2)[2]
+            if rest.split(b' ', 2)[1] == b'0':
+                body = b'0 0 ' + json.dumps({**json.loads(told), 'changed': []}).encode()
+                sign = hashlib.blake2b(body, key=keys[name], digest_size=16).hexdigest().encode()
+                said.append(b'%s %s %s' % (name, sign, body))
+os.write(file, b'\\n'.join(said) + b'\\n')
+os.kill(process, signal.SIGCONT)
+"""
+
+
+@pytest.mark.redis
+@pytest.mark.docker
+async def test_a_process_that_an_earlier_command_left_running_tells_nothing_in_the_readers_place(hands, workspace):
+    work = {**PUT_BACK, "leftover.py": LEFTOVER}
+    writes = [f"printf %s {shlex.quote(text)} > {name}" for name, text in work.items()]
+    first = " && ".join(["mkdir -p /tmp/case", "cd /tmp/case", *writes])
+    leaves = "cd /tmp/case && { setsid python leftover.py > /tmp/case/said 2>&1 < /dev/null & } && sleep 1 && echo left"
+
+    request = hands.recipe(first, leaves, f"cd /tmp/case && {PYTEST}", agent="verify", workspace=workspace)
+    result = await hands.result(request)
+
+    *_, step = result.output.structured["steps"]
+    assert step["exit_code"] == 0, step
+    assert step["digest"] is not None and "test_calc.py: EXPECTED" in step["digest"]["changed"]
+
+
 @pytest.mark.redis
 @pytest.mark.docker
 async def test_a_clock_is_moved_in_the_image_that_muster_builds(hands, workspace: Workspace):

@@ -139,6 +139,8 @@ async def _counted(sandbox: Sandbox, command: Command, text: str, recipe: Recipe
             return RecipeStep(command=text, clock="missing", output_tail="there is no libfaketime in this image")
         # time-outs and sleeps are measured by the other clock, which goes on as it does
         env |= {"LD_PRELOAD": library, "FAKETIME": recipe.clock, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    if recipe.control:
+        await sandbox.kill_all()  # else it could stop the reader of the account, and tell one of its own
     control = await lay_control(sandbox) if recipe.control else None
     given = control.around(text) if control else text
     listener = control.listener if control else None

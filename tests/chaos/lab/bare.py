@@ -12,6 +12,7 @@ import sys
 import time
 import venv
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import distribution
 from pathlib import Path
@@ -61,6 +62,7 @@ class BareSandbox:
     folder: Path
     python: Path
     laid: set[Path] = field(default_factory=set[Path])
+    groups: list[int] = field(default_factory=list[int])
 
     def _path(self, path: str) -> Path:
         return self.folder / path.removeprefix(WORKSPACE).lstrip("/") if path.startswith(WORKSPACE) else Path(path)
@@ -79,6 +81,7 @@ class BareSandbox:
             *words, cwd=self._path(command.cwd), env=self._env(command.env), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
+        self.groups.append(process.pid)
         timed_out = False
         try:
             output, _ = await asyncio.wait_for(process.communicate(), command.timeout_s)
@@ -88,6 +91,13 @@ class BareSandbox:
         code = await process.wait()
         code = code if code >= 0 else 128 - code
         return ExecResult(code, output, 0, timed_out, time.monotonic() - began_s)
+
+    async def kill_all(self) -> None:
+        """Of commands; who leaves its group goes on here."""
+        for group in self.groups:
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+        self.groups.clear()
 
     async def start(
         self, command: Sequence[str], *, cwd: str = WORKSPACE, env: Mapping[str, str] | None = None
