@@ -1,4 +1,4 @@
-"""Which addresses are public, and which belong to this machine and its surroundings. Pure.
+"""Public addresses, told from those of this machine and its surroundings. Pure.
 
 A worker stands in its operator's network: what is inner is itself, its neighbours, or its cloud's metadata service, and
 was never meant for what strangers write.

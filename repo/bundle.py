@@ -1,4 +1,4 @@
-"""How a local repository travels: one file with the full history of one commit."""
+"""A local repository packed to travel: one file with the full history of one commit."""
 
 from __future__ import annotations
 

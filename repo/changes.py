@@ -1,4 +1,4 @@
-"""What differs between two trees, file by file."""
+"""The difference between two trees, file by file."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any, cast
 
 import yaml
@@ -214,7 +215,7 @@ def _make(text: str) -> Said:
     said = Said()
     keys: list[Key] = []
     lines = text.splitlines()
-    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+    for line, below in zip_longest(lines, lines[1:], fillvalue=""):
         if found := re.match(r"(?:export\s+)?([\w.-]+)\s*(?::|::|\?)?=", line):
             said.defined.add(found[1])
             keys += [("variable", found[1])]
@@ -234,7 +235,7 @@ def _sql(text: str) -> Said:
     create = r"\bCREATE\s+(?:OR\s+REPLACE\s+|UNIQUE\s+|TEMP(?:ORARY)?\s+)*(TABLE|VIEW|INDEX|TYPE|SEQUENCE|FUNCTION)"
     made = re.findall(rf"{create}\s+(?:IF\s+NOT\s+EXISTS\s+)?([\w.\"`]+)", text, re.IGNORECASE)
     keys: list[Key] = [(kind.upper(), name.strip('"`').lower()) for kind, name in made if kind.upper() != "FUNCTION"]
-    tables = re.findall(r"\bCREATE\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?([\w.\"`]+)\s*\((.*?)\n\s*\)", text, re.S | re.I)
+    tables = re.findall(r"\bCREATE\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?([\w.\"`]+)\s*\(([^;]*?)\n\s*\)", text, re.I)
     for table, body in tables:
         columns = re.findall(r"^\s*[\"`]?(\w+)[\"`]?\s+\w", body, re.MULTILINE)
         ruled = ("primary", "foreign", "unique", "constraint", "check", "key", "index", "references", "on")

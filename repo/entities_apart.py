@@ -221,7 +221,7 @@ def _is_let_down(some: Sequence[Change], others: Sequence[Change]) -> bool:
 def _serves(change: Change) -> bool:
     """Whoever called it before, may call it now."""
     nodes = [one.node for one in (change.was, change.now) if one is not None and one.node is not None]
-    signatures = [signature_of(node.child_by_field_name("definition") or node) for node in nodes]
+    signatures = [signature_of(node.child_by_field_name("definition") or node, node) for node in nodes]
     return len(signatures) == 2 and signatures[1].serves(signatures[0])
 
 

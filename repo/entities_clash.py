@@ -1,4 +1,4 @@
-"""Whether what is merged can mean what all versions mean, below the names of entities. Pure.
+"""Contradictions between versions that stand below the names of entities. Pure.
 
 Why each rule is right: docs/batches/merge.md. In doubt it cannot.
 """

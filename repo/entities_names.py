@@ -154,7 +154,8 @@ def _count(found: Counter[str], node: Node, field: str, parent: Node | None, loc
 
 
 def _is_fixture(function: Node) -> bool:
-    around = function.parent.children if function.parent is not None else ()
+    outer = function.parent
+    around = outer.children if outer is not None and outer.type == "decorated_definition" else ()
     return any(child.type == "decorator" and "fixture" in text_of(child) for child in around)
 
 

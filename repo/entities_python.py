@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -51,17 +51,30 @@ _WHOLE_DECORATORS = re.compile(
 )
 
 
-def entities(scope: Node, lines: Sequence[bytes], first: int, end: int) -> list[Entity]:
+Classes = Mapping[str, Sequence[tuple[Node, Node]]]  # of a file, by name: each with its decorators, and without
+
+
+def entities(scope: Node, lines: Sequence[bytes], first: int, end: int, classes: Classes | None = None) -> list[Entity]:
     """The statements of a module or of a class's body; see `entities_of`."""
+    known = _classes_in(scope) if classes is None else classes
 
     def read(node: Node, at: int, stop: int) -> Entity:
-        one = replace(_entity(node, lines, at, stop), node=node)
+        one = replace(_entity(node, lines, at, stop, known), node=node)
         return replace(one, key=DOC, acts=False) if at == first and _is_string(node) else one
 
     return entities_of(scope, lines, first, end, is_above=lambda node: node.type == "comment", read=read)
 
 
-def _entity(node: Node, lines: Sequence[bytes], first: int, end: int) -> Entity:
+def _classes_in(module: Node) -> Classes:
+    found: dict[str, list[tuple[Node, Node]]] = {}
+    for node in module.children:
+        inner = node.child_by_field_name("definition") or node
+        if inner.type == "class_definition":
+            found.setdefault(text_of(inner.child_by_field_name("name")), []).append((node, inner))
+    return found
+
+
+def _entity(node: Node, lines: Sequence[bytes], first: int, end: int, classes: Classes) -> Entity:
     lead, text = led(b"".join(lines[first:end]))
     inner = node.child_by_field_name("definition") if node.type == "decorated_definition" else node
     assert inner is not None
@@ -69,7 +82,8 @@ def _entity(node: Node, lines: Sequence[bytes], first: int, end: int) -> Entity:
         return _import(inner, lead, text)
     if inner.type in ("function_definition", "class_definition"):
         told = text_of(inner.child_by_field_name("name"))
-        head, body = _class(node, inner, lines, first, end) if inner.type == "class_definition" else (b"", ())
+        is_class = inner.type == "class_definition"
+        head, body = _class(node, inner, lines, first, end, classes) if is_class else (b"", ())
         told += _accessor(node)
         about = Entity(f"name {told}", lead, text, (told,), head=head, body=body)
         acts = _acts(node, inner)
@@ -100,20 +114,24 @@ def _for_types(node: Node) -> Node | None:
     return block if is_below and all(child.type in IMPORTS for child in block.named_children) else None
 
 
-def _class(node: Node, inner: Node, lines: Sequence[bytes], first: int, end: int) -> tuple[bytes, tuple[Entity, ...]]:
+def _class(
+    node: Node, inner: Node, lines: Sequence[bytes], first: int, end: int, classes: Classes
+) -> tuple[bytes, tuple[Entity, ...]]:
     """The head's lines, and the entities of the body; nothing where they share a line, are hard to tell apart, or mean
     something by their order."""
     body = inner.child_by_field_name("body")
-    if body is None or not body.children or body.start_point.row <= inner.start_point.row or _is_whole(node, inner):
+    if body is None or not body.child_count or body.start_point.row <= inner.start_point.row:
+        return b"", ()
+    if _is_whole(node, inner, classes):
         return b"", ()
     _, head = led(b"".join(lines[first : body.start_point.row]))
     try:
-        return head, tuple(entities(body, lines, body.start_point.row, end))
+        return head, tuple(entities(body, lines, body.start_point.row, end, classes))
     except Unclear:
         return b"", ()
 
 
-def _is_whole(node: Node, inner: Node, depth: int = 0) -> bool:
+def _is_whole(node: Node, inner: Node, classes: Classes, depth: int = 0) -> bool:
     """Enums, records, tables: what one side adds to them changes what the other one's additions mean."""
     if any(_WHOLE_DECORATORS.match(text_of(child)) for child in node.children if child.type == "decorator"):
         return True
@@ -123,25 +141,13 @@ def _is_whole(node: Node, inner: Node, depth: int = 0) -> bool:
     if any(_WHOLE_BASES.fullmatch(base) or "=" in base for base in strange) or depth > 8:
         return True
     for base in list(strange):
-        if (found := _defined(inner, base)) is not None:
-            if _is_whole(*found, depth + 1):
+        found = next((one for one in classes.get(base, ()) if one[1].id != inner.id), None)  # of the same file
+        if found is not None:
+            if _is_whole(*found, classes, depth + 1):
                 return True
             strange.remove(base)
     strange += [text_of(child) for child in node.children if child.type == "decorator" and not _is_quiet(child)]
     return bool(strange) and _has_data(inner)
-
-
-def _defined(node: Node, name: str) -> tuple[Node, Node] | None:
-    """A class of the same file."""
-    top = node
-    while top.parent is not None:
-        top = top.parent
-    for child in top.children:
-        inner = child.child_by_field_name("definition") or child
-        is_other = inner.type == "class_definition" and inner.id != node.id
-        if is_other and text_of(inner.child_by_field_name("name")) == name:
-            return child, inner
-    return None
 
 
 def _has_data(inner: Node) -> bool:

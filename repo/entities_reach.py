@@ -1,4 +1,4 @@
-"""Whether one file begins to use what another file no longer has, or has on other terms. Pure, on syntax trees."""
+"""New uses in one file of what another file no longer has, or has on other terms. Pure, on syntax trees."""
 
 from __future__ import annotations
 

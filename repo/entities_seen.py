@@ -1,4 +1,4 @@
-"""What source text says below its entities: members, local names, parameters, keys, cases and registrations.
+"""Members, local names, parameters, keys and the like: what source text says below its entities.
 
 Pure, on syntax trees. `entities_clash.py` compares what versions say.
 """
@@ -13,9 +13,9 @@ from functools import lru_cache
 from tree_sitter import Node
 
 from .entities_names import imported
-from .entities_terms import Signature, around, of_record, signature_of
+from .entities_terms import Signature, of_record, signature_of
 from .entities_twice import FUNCTIONS, LOCALS, STRINGS, doubled, doubled_impls, leaves
-from .entity import text_of
+from .entity import Visit, is_one_of, text_of
 
 _CLASSES = re.compile(r"^(abstract_)?class_(definition|declaration)$|^(interface|record|enum)_declaration$")
 _FIELDS = {
@@ -88,24 +88,25 @@ class Seen:
 @lru_cache(250)
 def seen(root: Node) -> Seen:
     found = Seen()
-    waiting: list[tuple[Node, str, str]] = [(root, "", "")]  # with the class and the function that it is in
+    waiting: list[tuple[Visit, str, str]] = [(Visit(root), "", "")]  # with the class and the function that it is in
     while waiting:
-        node, of, inside = waiting.pop()
+        visit, of, inside = waiting.pop()
+        node, parent = visit.node, visit.above.node if visit.above is not None else None
         if "comment" in node.type:
             continue
         kind = node.type
         if _CLASSES.match(kind) or kind in ("struct_item", "enum_item", "trait_item", "type_spec", "impl_item"):
-            of = _class(found, node, inside)
+            of = _class(found, node, _around(node, parent))
         elif FUNCTIONS.match(kind):
-            inside = _function(found, node, of, inside)
-        if (name := text_of(node.child_by_field_name("name"))) and _is_open(node):
+            inside = _function(found, node, _around(node, parent), of, inside)
+        if _is_open(node) and (name := text_of(node.child_by_field_name("name"))):
             found.open.add(name)
-        _definitions(found, node, of, inside)
-        _uses(found, node, of, inside)
-        _parts(found, node)
+        _definitions(found, node, parent, of, inside)
+        _uses(found, visit, of, inside)
+        _parts(found, node, parent)
         if node.child_count:
-            found.twice.update((of, inside, *told) for told in doubled(node))
-        waiting += [(child, of, inside) for child in node.children]
+            found.twice.update((of, inside, *told) for told in doubled(node, parent))
+        waiting += [(child, of, inside) for child in visit.below()]
     found.twice.update(doubled_impls(root))
     return found
 
@@ -117,11 +118,10 @@ def _is_open(node: Node) -> bool:
     return node.type in ("method_declaration", "class_declaration") and "private" not in said
 
 
-def _class(found: Seen, node: Node, inside: str) -> str:
+def _class(found: Seen, node: Node, outer: Node) -> str:
     if node.type == "impl_item":
         return text_of(node.child_by_field_name("type"))
     name, body = text_of(node.child_by_field_name("name")), node.child_by_field_name("body")
-    outer = around(node)
     start, end = outer.start_byte, body.start_byte if body is not None else node.end_byte
     head = " ".join((outer.text or b"")[: end - start].decode("utf-8", "replace").split())
     if node.type in ("class_definition", "class_declaration", "abstract_class_declaration"):
@@ -133,7 +133,7 @@ def _class(found: Seen, node: Node, inside: str) -> str:
     return name
 
 
-def _parts(found: Seen, node: Node) -> None:
+def _parts(found: Seen, node: Node, parent: Node | None) -> None:
     """Rust's variants and fields, Go's fields, and who has to name each of them, or gives each by its place."""
     if node.type in ("enum_item", "struct_item") and (body := node.child_by_field_name("body")) is not None:
         names = (text_of(one.child_by_field_name("name")) for one in body.named_children)
@@ -153,18 +153,23 @@ def _parts(found: Seen, node: Node) -> None:
             f"{at} {name}" for at, name in enumerate(told)
         )
     elif node.type == "literal_value" and "literal_element" in [one.type for one in node.named_children[:1]]:
-        kind = node.parent.child_by_field_name("type") if node.parent is not None else None
+        kind = parent.child_by_field_name("type") if parent is not None else None
         found.names_all[text_of(kind).rpartition(".")[2]] += 1
 
 
-def _function(found: Seen, node: Node, of: str, inside: str) -> str:
+def _around(node: Node, parent: Node | None) -> Node:
+    """A definition with its decorators, or what exports it."""
+    return parent if parent is not None and parent.type in ("decorated_definition", "export_statement") else node
+
+
+def _function(found: Seen, node: Node, outer: Node, of: str, inside: str) -> str:
     named = node.child_by_field_name("name")
     name = text_of(named)
     parameters = node.child_by_field_name("parameters")
     for one in parameters.named_children if parameters is not None else ():
         for leaf in leaves(one.child_by_field_name("name") or one.child_by_field_name("pattern") or one):
             found.define("x", inside or f"{of}.{name}", text_of(leaf), "parameter")
-    signature = signature_of(node)
+    signature = signature_of(node, outer)
     if not inside:
         made = f"{_bare(of)}::{name}"
         is_constructor = node.type == "function_item" and of != "" and name in CONSTRUCTORS
@@ -177,12 +182,12 @@ def _function(found: Seen, node: Node, of: str, inside: str) -> str:
         elif of or node.type == "method_declaration":
             found.member(of, name, "attribute" if is_value else "method")
         body = node.child_by_field_name("body")
-        if of and asks(node, body):
+        if of and asks(node, body, outer):
             found.asks.setdefault(of, set()).add(f"{name} {' '.join(text_of(parameters).split())}")
     return inside or f"{of}.{name}"
 
 
-def asks(node: Node, body: Node | None) -> bool:
+def asks(node: Node, body: Node | None, outer: Node) -> bool:
     """Who derives from its class has to have it."""
     if node.type in ("function_signature_item", "method_elem", "abstract_method_signature"):
         return True
@@ -192,7 +197,7 @@ def asks(node: Node, body: Node | None) -> bool:
         return True
     if node.type != "function_definition":
         return False
-    return "abstractmethod" in text_of(around(node)).partition("def ")[0] or (
+    return "abstractmethod" in text_of(outer).partition("def ")[0] or (
         body is not None and text_of(body).strip().endswith("...") and "Protocol" in _head_around(node)
     )
 
@@ -204,16 +209,16 @@ def _head_around(node: Node) -> str:
     return text_of(one.child_by_field_name("superclasses")) if one is not None else ""
 
 
-def _definitions(found: Seen, node: Node, of: str, inside: str) -> None:
+def _definitions(found: Seen, node: Node, parent: Node | None, of: str, inside: str) -> None:
     kind = node.type
     if kind in _FIELDS and not inside:
         _field_of(found, node, of)
     if kind == "pair":
         key = text_of(node.child_by_field_name("key")).strip("'\"`")
         found.define("k", "", key, "key")
-        if node.parent is not None and node.parent.type == "object":
+        if parent is not None and parent.type == "object":
             found.define(".", "", key, "key")
-    if kind == "property_identifier" and node.parent is not None and node.parent.type == "enum_body":
+    if kind == "property_identifier" and parent is not None and parent.type == "enum_body":
         found.define(".", "", text_of(node), "constant")
     if kind in ("assignment", "assignment_expression"):
         left = node.child_by_field_name("left")
@@ -222,7 +227,7 @@ def _definitions(found: Seen, node: Node, of: str, inside: str) -> None:
         if left is not None and is_member and not inside and right is not None and right.type in _FUNCTION_VALUES:
             member = text_of(left.child_by_field_name("property"))
             found.define(".", "", member, "method")
-            found.signatures.setdefault(member, set()).add(signature_of(right))
+            found.signatures.setdefault(member, set()).add(signature_of(right, right))
         elif left is not None and is_member and text_of(left.child_by_field_name("object")) in _SELF:
             member = left.child_by_field_name("attribute") or left.child_by_field_name("property")
             found.member(of, text_of(member), "attribute")
@@ -250,7 +255,7 @@ def _definitions(found: Seen, node: Node, of: str, inside: str) -> None:
         and node.child_by_field_name("source") is None
         and not inside
     ):
-        deep = node.parent.type if node.parent is not None else ""
+        deep = parent.type if parent is not None else ""
         for name, origin in imported(node).items():
             found.define("x", "", name, f"import {origin} {deep}")
 
@@ -271,12 +276,11 @@ def _field_of(found: Seen, node: Node, of: str) -> None:
         found.member(of, text_of(name), "attribute" if is_untyped else said)
 
 
-def _uses(found: Seen, node: Node, of: str, inside: str) -> None:
-    kind, parent = node.type, node.parent
-    if parent is None:
+def _uses(found: Seen, visit: Visit, of: str, inside: str) -> None:
+    if visit.above is None:
         return
+    node, parent, field_, kind = visit.node, visit.above.node, visit.field, visit.node.type
     if kind in _MEMBERS or kind in _IDENTIFIERS:
-        field_ = _field(node, parent)
         name = text_of(node)
         if _is_definition(parent, field_):
             return
@@ -294,30 +298,23 @@ def _uses(found: Seen, node: Node, of: str, inside: str) -> None:
             found.used[".", "", name] += 1
             owner = parent.child_by_field_name("object")
             is_own = owner is None and parent.type == "method_invocation"
-            found.used["self.", "", name] += is_own or (owner is not None and text_of(owner) in _SELF)
+            found.used["self.", "", name] += is_own or is_one_of(owner, _SELF)
         if kind in _IDENTIFIERS and not is_of_another:
             found.used["x", inside, name] += 1
             found.used["x", "", name] += inside != ""
-            found.used["type", "", name] += (1 + (inside != "")) * _is_annotation(node)
+            found.used["type", "", name] += (1 + (inside != "")) * _is_annotation(visit)
             if _is_called(node, parent, field_):
                 found.used["make", "", name] += 1
-            if _is_base(node):
+            if _is_base(visit):
                 found.used["base", "", name] += 1
         if parent.type in ("field_declaration", "block") and kind == "identifier":
             found.used["self.", "", name] += 1
     if kind in ("this", "self") or (kind == "identifier" and text_of(node) == "self"):
         found.used["this", "", of] += parent.type in ("argument_list", "arguments")
     if kind in STRINGS and (
-        parent.type in ("subscript", "subscript_expression", "index_expression") or _is_looked_up(parent)
+        parent.type in ("subscript", "subscript_expression", "index_expression") or _is_looked_up(visit.above)
     ):
         found.used["k", "", text_of(node).strip("'\"`")] += 1
-
-
-def _field(node: Node, parent: Node) -> str:
-    for at, child in enumerate(parent.children):
-        if child.id == node.id:
-            return parent.field_name_for_child(at) or ""
-    return ""
 
 
 def _is_definition(parent: Node, field_: str) -> bool:
@@ -335,13 +332,15 @@ def _bare(path: str) -> str:
     return path.partition("<")[0].rpartition("::")[2].strip()
 
 
-def _is_annotation(node: Node) -> bool:
+def _is_annotation(visit: Visit) -> bool:
     """It only says of what kind a value is, in Python or TypeScript."""
-    one = node.parent
-    while one is not None and one.type not in ("block", "module", "program", "argument_list"):
-        if one.type in ("type", "type_annotation"):
+    one = visit.above
+    for _ in range(20):  # deeper types are not written; an expression may be as deep as it is long
+        if one is None or one.node.type in ("block", "module", "program", "argument_list"):
+            return False
+        if one.node.type in ("type", "type_annotation"):
             return True
-        one = one.parent
+        one = one.above
     return False
 
 
@@ -356,28 +355,26 @@ def _is_called(node: Node, parent: Node, field_: str) -> bool:
     )
 
 
-def _is_base(node: Node) -> bool:
-    one = node.parent
+def _is_base(visit: Visit) -> bool:
+    node, above = visit.node, visit.above
     for _ in range(4):
-        if one is None:
+        if above is None:
             return False
+        one, above = above.node, above.above
         if one.type in _BASES:
             return True
         if one.type == "argument_list":
-            return one.parent is not None and one.parent.type == "class_definition"
+            return above is not None and above.node.type == "class_definition"
         if one.type == "impl_item":
             trait = one.child_by_field_name("trait")
             return trait is not None and trait.start_byte <= node.start_byte < trait.end_byte
         if one.type == "var_spec":  # Go's `var _ Reader = File{}`
             return text_of(one.child_by_field_name("name")) == "_"
-        one = one.parent
     return False
 
 
-def _is_looked_up(parent: Node) -> bool:
-    called = (
-        parent.parent.child_by_field_name("function")
-        if parent.type in ("argument_list", "arguments") and parent.parent is not None
-        else None
-    )
+def _is_looked_up(listed: Visit) -> bool:
+    if listed.node.type not in ("argument_list", "arguments") or listed.above is None:
+        return False
+    called = listed.above.node.child_by_field_name("function")
     return called is not None and re.search(r"\.(get|pop|has|setdefault)$", text_of(called)) is not None

@@ -54,7 +54,7 @@ class Signature:
 def of_record(node: Node, body: Node | None) -> Signature:
     """Of Java's, and of Python's data classes: it is made by giving its fields."""
     if node.type == "record_declaration":
-        return replace(signature_of(node), about=_RECORD)
+        return replace(signature_of(node, node), about=_RECORD)
     return Signature(_RECORD, tuple(_record_fields(body)))
 
 
@@ -65,8 +65,9 @@ def _record_fields(body: Node | None) -> Iterator[tuple[str, bool]]:
             yield text_of(only.child_by_field_name("left")), only.child_by_field_name("right") is not None
 
 
-def signature_of(node: Node) -> Signature:
-    """What is said of a function beside its parameters; Python's are known by their names, others by their types."""
+def signature_of(node: Node, outer: Node) -> Signature:
+    """What is said of a function beside its parameters; Python's are known by their names, others by their types.
+    `outer`: with its decorators."""
     parameters, body = node.child_by_field_name("parameters"), node.child_by_field_name("body")
     is_python = node.type == "function_definition"
     listed = (
@@ -74,7 +75,7 @@ def signature_of(node: Node) -> Signature:
         if parameters is not None
         else ()
     )
-    outer = around(node) if is_python else node
+    outer = outer if is_python else node
     end = parameters.start_byte if parameters is not None else node.end_byte
     about = (outer.text or b"")[: end - outer.start_byte].decode("utf-8", "replace")
     if is_python:
@@ -123,8 +124,3 @@ def _parameter(one: Node, is_python: bool) -> tuple[str, bool]:
     said = text_of(kind) if kind is not None else ""
     count = len(one.children_by_field_name("name")) or 1
     return " ".join(f"{said} {'x' * count}".split()), may
-
-
-def around(node: Node) -> Node:
-    parent = node.parent
-    return parent if parent is not None and parent.type in ("decorated_definition", "export_statement") else node

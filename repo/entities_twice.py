@@ -1,9 +1,11 @@
-"""What one place of source text can hold once: a key, a case, a field, a local name, a route. Pure, on syntax trees."""
+"""Things that stand twice where one alone can: a key, a case, a field, a local name, a route. Pure, on syntax trees."""
 
 from __future__ import annotations
 
 import builtins
 import re
+import sys
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 
@@ -77,14 +79,14 @@ def may_change_places(one: str, other: str) -> bool:
     return True
 
 
-def doubled(node: Node) -> Iterator[tuple[str, ...]]:
+def doubled(node: Node, parent: Node | None) -> Iterator[tuple[str, ...]]:
     """What one place holds more often than once."""
-    found = Counter(_single(node))
+    found = Counter(_single(node, parent))
     yield from (key for key, count in found.items() if count > 1)
     yield from _hidden(node)
 
 
-def _single(node: Node) -> Iterator[tuple[str, ...]]:
+def _single(node: Node, parent: Node | None) -> Iterator[tuple[str, ...]]:
     kind = node.type
     if kind in ("dictionary", "object", "literal_value", "field_initializer_list"):
         for one in node.named_children:
@@ -101,7 +103,7 @@ def _single(node: Node) -> Iterator[tuple[str, ...]]:
         )
     elif (
         kind in ("parameters", "formal_parameters", "parameter_list")
-        and (parent := node.parent) is not None
+        and parent is not None
         and FUNCTIONS.match(parent.type)
     ):
         for one in node.named_children:
@@ -123,13 +125,12 @@ def _single(node: Node) -> Iterator[tuple[str, ...]]:
             elif one.type in ("match_arm", "case_clause"):
                 pattern = one.child_by_field_name("pattern") or one
                 yield "case", " ".join(text_of(pattern if one.type == "match_arm" else one).partition(":\n")[0].split())
-    yield from _of_block(node)
+    yield from _of_block(node, parent)
     yield from (("call", said, told) for said, told in _registered(node))
 
 
-def _of_block(node: Node) -> Iterator[tuple[str, ...]]:
+def _of_block(node: Node, parent: Node | None) -> Iterator[tuple[str, ...]]:
     """Local names of languages in which a block can declare one once, and fields of Python's classes."""
-    parent = node.parent
     if node.type not in _BLOCKS or parent is None:
         return
     is_class = parent.type == "class_definition"
@@ -186,13 +187,14 @@ def _hidden(node: Node) -> Iterator[tuple[str, ...]]:
     for at, some in enumerate(handlers):
         for others in handlers[at + 1 :]:
             yield from (("hidden", one, other) for one in some for other in others if _takes(one, other))
-    routes = [one for one in _registered(node) if one[1].startswith("/") or one[0] == "path"]
+    routes = sorted({one for one in _registered(node) if one[1].startswith("/") or one[0] == "path"})
     for said, told in routes:
         if _PLACEHOLDER.search(told):
-            pattern = re.compile("[^/]+".join(map(re.escape, _PLACEHOLDER.split(told))))
-            for other, path in routes:
-                if other == said and path != told and pattern.fullmatch(path):
-                    yield "hidden", said, told, path
+            parts = _PLACEHOLDER.split(told)
+            pattern = re.compile("[^/]+".join(map(re.escape, parts)))
+            first, end = (bisect_left(routes, (said, start)) for start in (parts[0], parts[0] + chr(sys.maxunicode)))
+            found = (path for _, path in routes[first:end] if path != told and pattern.fullmatch(path))
+            yield from (("hidden", said, told, path) for path in found)
 
 
 def _arms(node: Node) -> Iterator[tuple[str, str, bool]]:

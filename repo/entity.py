@@ -1,10 +1,10 @@
-"""What source text is made of, for merging: whole lines that define something, or do something."""
+"""Entities: source text in pieces for merging, whole lines that define something, or do something."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tree_sitter import Node
@@ -13,6 +13,7 @@ from .wording import as_text
 
 # What only counts at the top of its scope.
 DOC, FUTURE = "documentation", "future "
+MAX_WORD = 100  # of what is compared with words
 IMPORTS = "imports"  # those of Go that stand in brackets: what they bind is bound outside of these
 
 
@@ -60,6 +61,23 @@ class Frame:
 
 class Unclear(Exception):
     """It cannot be told what belongs to what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A node on the way down, with the field of its parent that it is in. (The parser's own nodes know neither: they
+    look for both from the root of the tree, among all siblings, each time.)"""
+
+    node: Node
+    field: str = ""
+    above: Visit | None = None
+
+    def below(self) -> Iterator[Visit]:
+        cursor = self.node.walk()
+        goes_on = cursor.goto_first_child()
+        while goes_on and cursor.node is not None:
+            yield Visit(cursor.node, cursor.field_name or "", self)
+            goes_on = cursor.goto_next_sibling()
 
 
 def entities_of(
@@ -113,6 +131,11 @@ def row_after(node: Node) -> int:
 
 def text_of(node: Node | None) -> str:
     return as_text(node.text or b"") if node is not None else ""
+
+
+def is_one_of(node: Node | None, texts: Collection[str]) -> bool:
+    """Its text is; that of a long expression is not looked at."""
+    return node is not None and node.end_byte - node.start_byte < MAX_WORD and text_of(node) in texts
 
 
 def before_body(node: Node, inner: Node) -> bytes:

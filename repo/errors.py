@@ -1,4 +1,4 @@
-"""What can go wrong with a repository.
+"""Errors of working with a repository, as a tree.
 
 RepoError
 ├── GitMissing          no git program on this machine

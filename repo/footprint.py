@@ -1,4 +1,4 @@
-"""Who touched which paths: pure, and the same for a forecast and for the merge itself."""
+"""The paths that each patch touches, the same for a forecast and for the merge itself. Pure."""
 
 from __future__ import annotations
 

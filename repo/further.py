@@ -1,5 +1,5 @@
-"""What one diff changes beyond another one of the same base, and the files on both sides: for whoever has applied the
-first and is offered the second."""
+"""The difference between two diffs of one base, and the files on both sides: for whoever has applied the first and is
+offered the second."""
 
 from __future__ import annotations
 

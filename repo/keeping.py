@@ -1,4 +1,4 @@
-"""What a cache keeps, and what it gives up. Pure."""
+"""The choice of what a cache keeps, and gives up. Pure."""
 
 from __future__ import annotations
 

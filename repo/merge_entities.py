@@ -1,4 +1,4 @@
-"""What is in conflict by lines, but not by what the lines define."""
+"""Files of a merge, judged by what their lines define: conflicts that are none, and clean merges that cannot stand."""
 
 from __future__ import annotations
 

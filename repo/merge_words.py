@@ -1,4 +1,4 @@
-"""What a patch says in its own lines, as far as other files may depend on it: pure, on the text of its diff.
+"""Words in the lines of a patch on which other files may depend, or by which it depends on them. Pure, on its diff.
 
 It only finds where to look: `merge_across.py` reads the files of those that meet here.
 """

@@ -1,4 +1,4 @@
-"""What a remote repository's branches and tags point at, without fetching it."""
+"""The commits that a remote repository's branches and tags point at, without fetching it."""
 
 from __future__ import annotations
 

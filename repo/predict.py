@@ -1,4 +1,4 @@
-"""Which patches will meet, which of them cannot both stand, and in which order the most of them land."""
+"""A forecast of a merge: patches that will meet, those that cannot both stand, and the order in which the most land."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a repository has for programs like ours: its settings folders at a commit, read from git's objects.
+"""Settings folders that a repository has for programs like ours, read from git's objects at a commit.
 
 No checkout is needed, and nothing is followed: a link is an entry that no content is read of.
 """

@@ -1,4 +1,4 @@
-"""Where a text stands in the files of a commit, as git keeps them: no work tree, no filters, no program of its own."""
+"""Search for a text in the files of a commit, as git keeps them: no work tree, no filters, no program of its own."""
 
 from __future__ import annotations
 

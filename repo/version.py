@@ -1,4 +1,4 @@
-"""Which git this machine has."""
+"""The version of git on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a commit's files would take, before any of them is written: a few kilobytes of history can name billions."""
+"""The size of a commit's files, before any of them is written: a few kilobytes of history can name billions."""
 
 from __future__ import annotations
 

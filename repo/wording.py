@@ -1,4 +1,4 @@
-"""What a hostile tree may put before a person: names without control codes, and never a flood of them."""
+"""Names from a hostile tree as people may see them: without control codes, and never a flood of them."""
 
 from __future__ import annotations
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from repo.apart import Apart
-from repo.entities import unite
+from repo.entities import contradict, unite
 
 BASE = b"""\
 import os
@@ -185,3 +186,26 @@ async def test_who_gives_up_in_the_middle_of_an_answer_leaves_none_to_the_next()
 
 def children() -> list[str]:
     return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+
+
+LARGE = {
+    "functions": "def f{n}(a, b):\n    x = a + b\n    return x * {n}\n\n",
+    "names in a list": ("NAMES = [\n", "    name{n},\n", "]\n"),
+    "calls in a chain": ("x = a", ".b()", "\n"),
+    "terms of a sum": ("x = a", " + a", "\n"),
+    "brackets": ("x = 1", " + (1", ")" * 4000 + "\n"),
+    "routes": "app.get('/r{n}/{{{{x}}}}')\n",
+    "classes": "class A{n}(B{n}):\n    def f(self):\n        return self.g(x)\n\n",
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_the_time_for_a_file_grows_with_its_length_alone(kind: str):
+    """A process of ten seconds reads it: where that is too little, git's merge stands unseen."""
+    first, each, last = LARGE[kind] if isinstance(LARGE[kind], tuple) else ("", LARGE[kind], "")
+    text = (first + "".join(each.format(n=n) for n in range(4000)) + last).encode()
+    started = time.process_time()
+
+    assert not contradict(text, b"\n" + text, text + b"\n", b"\n" + text + b"\n", "Python")
+
+    assert time.process_time() - started < 9
