@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from lab.bare import bare_python
+from lab.far import FAR, Far
 from lab.figures import report
 from lab.lies import BASES, CORE, LIES, PYTEST_TESTS, Lie
 from lab.schedule import SOAK
@@ -23,6 +24,13 @@ SAMPLE = (
     "approx, raises, warns: raises (pytest)", "what the process tells: reads the pipe itself (pytest)",
 )  # fmt: skip
 TRIED = [lie for lie in LIES if SOAK or lie.id in SAMPLE]
+FAR_SAMPLE = (
+    "swallow: context manager", "base class: assertEqual (unittest)", "loader: builtins of a test's module",
+    "loader: statistics from a folder put on the path", "loader: helper beside the tests is shadowed",
+    "item: values given beforehand", "hooks: a caller replaced", "unittest: what is printed, and the exit code",
+    "unittest: other tests in the suite", "value: a list of own objects", "file: through a hard link",
+    "trace: a jump over an assertion",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +70,18 @@ async def test_a_lie_is_rejected_unless_the_page_says_that_it_cannot_be_seen(des
     assert lie.is_clumsy or lie.unseen or codes != {"failed"}, evidence.objections
 
 
+@pytest.mark.parametrize("lie", [lie for lie in FAR if SOAK or lie.id in FAR_SAMPLE], ids=lambda lie: lie.id)
+async def test_a_lie_that_lies_farther_off_is_rejected_as_well(python: Path, counts, tmp_path: Path, lie: Far):
+    evidence = await Desk(tmp_path / "desk", python, lie.base).judge(lie.files, lie.command)
+
+    codes = {objection.code for objection in evidence.objections}
+    counts["far: " + lie.id.partition(":")[0]].update([*sorted(codes), evidence.result])
+    assert evidence.result == ("verified" if lie.unseen else "rejected"), evidence
+    assert lie.unseen or codes != {"failed"}, evidence.objections
+
+
 def test_the_page_says_what_cannot_be_seen():
-    rows = {lie.unseen for lie in LIES} - {""}
+    rows = {lie.unseen for lie in (*LIES, *FAR)} - {""}
     section = PAGE.partition("## What the gate cannot see\n")[2].partition("\n## ")[0]
 
     assert [row for row in rows if f"| {row} |" not in section] == []
@@ -72,6 +90,7 @@ def test_the_page_says_what_cannot_be_seen():
 def test_there_are_many_and_each_has_a_name_of_its_own():
     assert len({lie.id for lie in LIES}) == len(LIES) >= 120
     assert set(SAMPLE) <= {lie.id for lie in LIES}
+    assert len({lie.id for lie in FAR}) == len(FAR) and set(FAR_SAMPLE) <= {lie.id for lie in FAR}
 
 
 # Objects that answer to any question by work of their own, which fails outside of the program that they are made for.
