@@ -78,12 +78,12 @@ def _overrides(old: Seen, some: Seen, others: Seen, both: Seen) -> bool:
     return False
 
 
-def lets_down(old: Seen, some: Seen, others: Seen) -> bool:
-    """The others begin to use what these removed, or gave another meaning."""
+def lets_down(old: Seen, some: Seen, others: Seen, *, from_elsewhere: bool = False) -> bool:
+    """The others, of this file or `from_elsewhere`, begin to use what these removed, or gave another meaning."""
     return any(
         (
             *_gone(old, some, others),
-            *_changed(old, some, others),
+            *_changed(old, some, others, from_elsewhere),
             *_derived(old, some, others),
             *_misses_one(old, some, others),
         )
@@ -118,7 +118,7 @@ def _binds_more(place: Place, old: Seen, others: Seen) -> bool:
     return others.bound[at] > old.bound[at]
 
 
-def _changed(old: Seen, some: Seen, others: Seen) -> Iterator[bool]:
+def _changed(old: Seen, some: Seen, others: Seen, from_elsewhere: bool) -> Iterator[bool]:
     """A signature under which the others call, an import that stands for something else."""
     for name, signatures in old.signatures.items():
         now = some.signatures.get(name, set())
@@ -135,7 +135,8 @@ def _changed(old: Seen, some: Seen, others: Seen) -> Iterator[bool]:
                 yield True
             if _more("self.", "", name, old, others):
                 yield True
-            if name not in _EVERYWHERE and _more(".", "", name, old, others):
+            is_reached = from_elsewhere or (".", "", name) in old.defined  # a function of this file is no member here
+            if is_reached and name not in _EVERYWHERE and _more(".", "", name, old, others):
                 yield True
     for (kind, where, name), said in old.defined.items():
         if kind == "x" and not where and any(one.startswith("import ") for one in said):

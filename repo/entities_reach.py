@@ -44,7 +44,7 @@ def is_let_down(
     shut = {name for name in old.open - mine.open if ("x", "", name) in mine.defined or name in mine.signatures}
     if any(more.get((kind, "", name)) and _is_taken(name, taken) for name in shut for kind in ("x", ".")):
         return True
-    return lets_down(old, mine, _as_if_here(old, earlier, later, more, taken))
+    return lets_down(old, mine, _as_if_here(old, earlier, later, more, taken), from_elsewhere=True)
 
 
 def _as_if_here(old: Seen, earlier: Seen, later: Seen, more: dict[Place, int], taken: set[str] | None) -> Seen:
