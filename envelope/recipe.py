@@ -80,7 +80,8 @@ class CodeDigest(Wire):
 
     `tests`: by `path::Class::name`. `code`: by path and name, of other code in files of tests, and of helpers that
     assert. `runner`: by module. `changed`: what became another while tests ran, in words. `plugins`: who has a part in
-    deciding. `files`: which of the workspace's files make up the tests. `failed`: how many failed, as heard there.
+    deciding. `files`: which of the workspace's files make up the tests. `failed` and `passed`: how many did, as heard
+    there; of unittest no more than how many failed.
     """
 
     tests: Mapping[str, str] = {}
@@ -90,6 +91,7 @@ class CodeDigest(Wire):
     plugins: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     failed: int = 0
+    passed: int | None = None
 
     @property
     def is_by_file(self) -> bool:

@@ -11,26 +11,18 @@ import posixpath
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, cast
 
 import yaml
 
+from . import data_order, data_pages
 from .bounds import answer_questions
+from .data_said import Key, Said, differing, more_than_once
 from .syntaxes import CONTRADICTION
 
-Key = tuple[str, ...]
-
-
-@dataclass(slots=True)
-class Said:
-    """`once`: what stands more often in the file than it may. `defined`, `used`: names."""
-
-    once: set[Key] = field(default_factory=set[Key])
-    defined: set[str] = field(default_factory=set[str])
-    used: Counter[str] = field(default_factory=Counter[str])
+_ITEM = ("name", "id", "alert")  # by one of these an item of a list is known
 
 
 class Broken(Exception):
@@ -79,7 +71,7 @@ _NAMES = {
         "docker": r"(.*\.)?(docker|container)file(\..*)?",
         "make": r"(gnu)?makefile(\..*)?|.*\.mk",
         "sql": r".*\.(sql|ddl)",
-        "patterns": r"codeowners|\.gitattributes",
+        "patterns": r"codeowners|\.gitattributes|\.\w+ignore",
         "changes": r"(changelog|changes|history|news|releases)(\.\w+)?",
         "messages": r".*\.pot?",
         "proto": r".*\.proto",
@@ -88,20 +80,11 @@ _NAMES = {
         "gomod": r"go\.mod",
         "blocks": r".*\.tf",
         "shell": r".*\.(sh|bash)",
+        "styles": r".*\.(css|scss|less)",
+        "page": r".*\.(html?|jinja2?|vue)",
+        "prose": r".*\.(md|markdown)",
     }.items()
 }
-
-
-def _more_than_once(keys: Iterable[Key]) -> set[Key]:
-    return {key for key, count in Counter(keys).items() if count > 1}
-
-
-def _differing(said: Iterable[tuple[str, str]]) -> set[Key]:
-    """Keys with more than one meaning: a line that stands twice says nothing else."""
-    found: dict[str, set[str]] = {}
-    for key, line in said:
-        found.setdefault(key, set()).add(line)
-    return {(key,) for key, lines in found.items() if len(lines) > 1}
 
 
 def _toml(text: str) -> Said:
@@ -114,10 +97,10 @@ def _toml(text: str) -> Said:
         if isinstance(value, list):
             listed = cast(list[object], value)
             packages = (_package(one) for one in listed if isinstance(one, str))
-            said.once |= _more_than_once((*place, one) for one in packages if one)
+            said.once |= more_than_once((*place, one) for one in packages if one)
             tables = [cast(dict[str, object], one) for one in listed if isinstance(one, dict)]
             named = ((*place, str(one["name"]), str(one.get("version"))) for one in tables if "name" in one)
-            said.once |= _more_than_once(named)
+            said.once |= more_than_once(named)
         if isinstance(value, str):
             said.used.update(re.findall(r"\[([\w.,-]+)\]", value))
         if place[-2:-1] in (("optional-dependencies",), ("extras",), ("dependency-groups",), ("features",)):
@@ -147,13 +130,17 @@ def _json(text: str) -> Said:
     said = Said()
 
     def pairs(read: list[tuple[str, object]]) -> dict[str, object]:
-        said.once.update(_more_than_once((key,) for key, _ in read))
+        said.once.update(more_than_once((key,) for key, _ in read))
         return dict(read)
 
     try:
         told = cast(dict[str, object] | None, json.loads(text, object_pairs_hook=pairs))
     except ValueError as e:
         raise Broken from e
+    for place, value in _walk(told):
+        listed = cast(list[object], value) if isinstance(value, list) else []
+        tables = [cast(dict[str, object], one) for one in listed if isinstance(one, dict)]
+        said.once |= differing((f"{place} {key} {one[key]}", str(one)) for one in tables for key in _ITEM if key in one)
     if isinstance(told, dict) and isinstance(told.get("scripts"), dict):
         scripts = cast(dict[str, object], told["scripts"])
         said.defined.update(scripts)
@@ -180,18 +167,31 @@ def _yaml(text: str) -> Said:
         reached.add(id(node))
         if isinstance(node, yaml.MappingNode):
             keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
-            said.once |= _more_than_once((*place, key) for key in keys)
+            said.once |= more_than_once((*place, key) for key in keys)
             said.defined.update(keys if len(place) <= 2 else ())
             waiting += [(value, (*place, str(key.value))) for key, value in node.value]
         elif isinstance(node, yaml.SequenceNode):
+            said.once |= differing((f"{place} {name}", text) for name, text in _items(node, text))
             waiting += [(one, place) for one in node.value]
         elif isinstance(node, yaml.ScalarNode):
             said.used[node.value] += 1
+            said.used.update(re.findall(r"\bsteps\.[\w-]+", node.value))
+            said.defined.update([f"steps.{node.value}"] if place[-1:] == ("id",) else [])
+            if place[-1:] in (("nodePort",), ("hostPort",)):
+                ports.append(("port of the machine", node.value, "tcp"))
             found = re.fullmatch(r"(?:[\d.]+:)?(\d+):\d+(?:/(\w+))?", node.value)
             if found and place[-1:] == ("ports",):
                 ports.append(("port of the machine", found[1], found[2] or "tcp"))
-    said.once |= _more_than_once(ports)
+    said.once |= more_than_once(ports)
     return said
+
+
+def _items(listed: Any, text: str) -> Iterator[tuple[str, str]]:
+    """What a list holds by its name, each with all that is said of it."""
+    for one in listed.value:
+        for key, value in one.value if isinstance(one, yaml.MappingNode) else ():
+            if key.value in _ITEM and isinstance(value, yaml.ScalarNode):
+                yield f"{key.value} {value.value}", " ".join(text[one.start_mark.index : one.end_mark.index].split())
 
 
 def _sections(text: str) -> Said:
@@ -203,34 +203,12 @@ def _sections(text: str) -> Said:
             keys.append((section,))
         elif found := re.match(r"([\w.-]+)\s*[=:]", line):
             keys.append((section, found[1]))
-    return Said(_more_than_once(keys))
+    return Said(more_than_once(keys))
 
 
 def _lines(text: str) -> Said:
     found = re.findall(r"^\s*(?:export\s+)?(\"?[\w.$-]+\"?)\s*[=:]\s*(.*)$", text, re.MULTILINE)
-    return Said(_differing(found))
-
-
-def _docker(text: str) -> Said:
-    said = Said()
-    keys: list[Key] = []
-    stage = 0
-    for line in re.sub(r"\\\n", " ", text).splitlines():
-        word, _, rest = line.strip().partition(" ")
-        word = word.upper()
-        if word == "FROM":
-            stage += 1
-            said.used.update(rest.split()[:1])
-            if found := re.search(r"\bAS\s+(\S+)", rest, re.IGNORECASE):
-                keys.append(("stage", found[1]))
-                said.defined.add(found[1])
-        elif word in ("CMD", "ENTRYPOINT", "HEALTHCHECK", "STOPSIGNAL"):
-            keys.append((str(stage), word))
-        elif word in ("ENV", "ARG", "LABEL"):
-            names = re.findall(r"([\w.-]+)=", rest) or rest.split()[:1]
-            keys += [(str(stage), word, name) for name in names]
-        said.used.update(re.findall(r"--from=(\S+)", rest))
-    return Said(_more_than_once(keys), said.defined, said.used)
+    return Said(differing(found))
 
 
 def _make(text: str) -> Said:
@@ -249,7 +227,7 @@ def _make(text: str) -> Said:
             said.used.update(re.findall(r"[\w./-]+", found[2]))
         said.used.update(re.findall(r"\$[({](\w+)", line))
         said.used.update(re.findall(r"\$\(MAKE\)\s+([\w-]+)", line))
-    return Said(_more_than_once(keys), said.defined, said.used)
+    return Said(more_than_once(keys), said.defined, said.used)
 
 
 def _sql(text: str) -> Said:
@@ -265,23 +243,20 @@ def _sql(text: str) -> Said:
     added = re.findall(r"\bALTER\s+TABLE\s+([\w.\"`]+)\s+ADD\s+(?:COLUMN\s+)?(\w+)", text, re.IGNORECASE)
     keys += [("column", table.lower(), one.lower()) for table, one in added]
     words = Counter(word.lower() for word in re.findall(r"\w+", text))
-    defined = {name.strip('"`').lower() for _, name in made}
-    words.subtract(Counter(defined))
-    return Said(_more_than_once(keys), defined, +words)
-
-
-def _patterns(text: str) -> Said:
-    lines = (line.split(None, 1) for line in text.splitlines() if line.strip() and not line.startswith("#"))
-    return Said(_differing((words[0], " ".join(words[1:])) for words in lines))
+    named = [key[-1] for key in keys if key[0] == "column"]
+    words.subtract(Counter(named))
+    defined = set(named) | {name.strip('"`').lower() for _, name in made}
+    words.subtract(Counter({name.strip('"`').lower() for _, name in made}))
+    return Said(more_than_once(keys), defined, +words)
 
 
 def _changes(text: str) -> Said:
-    return Said(_more_than_once((one,) for one in re.findall(r"^##? *\[?v?(\d+\.\d[\w.+-]*)", text, re.MULTILINE)))
+    return Said(more_than_once((one,) for one in re.findall(r"^##? *\[?v?(\d+\.\d[\w.+-]*)", text, re.MULTILINE)))
 
 
 def _messages(text: str) -> Said:
     found = re.findall(r'^((?:msgctxt\s+".*"\n)?msgid\s+(?:".*"\n)+)', text, re.MULTILINE)
-    return Said(_more_than_once((one,) for one in found))
+    return Said(more_than_once((one,) for one in found))
 
 
 def _braces(text: str, opens: str, member: str) -> tuple[list[Key], list[tuple[str, str]]]:
@@ -312,7 +287,7 @@ def _proto(text: str) -> Said:
             inside = place.partition("/oneof")[0]
             keys += [(inside, "name", found[1]), (inside, "number", found[2])]
     words = Counter(re.findall(r"\w+", re.sub(r"\b(message|enum|service)\s+\w+", "", text)))
-    return Said(_more_than_once(keys), {block[-1] for block in blocks}, words)
+    return Said(more_than_once(keys), {block[-1] for block in blocks}, words)
 
 
 def _graphql(text: str) -> Said:
@@ -321,29 +296,23 @@ def _graphql(text: str) -> Said:
     keys = list(blocks)
     keys += [(place, found[1]) for place, line in members if (found := re.match(r"\s*(\w+)\s*(?:[:(@]|$)", line))]
     words = Counter(re.findall(r"\w+", re.sub(r"\b(type|input|interface|enum|union|scalar)\s+\w+", "", text)))
-    return Said(_more_than_once(keys), {block[-1] for block in blocks}, words)
+    return Said(more_than_once(keys), {block[-1] for block in blocks}, words)
 
 
 def _requirements(text: str) -> Said:
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     names = (re.match(r"([A-Za-z0-9][\w.-]*)", line) for line in lines if ";" not in line)
-    return Said(_more_than_once((re.sub(r"[-_.]+", "-", found[1]).lower(),) for found in names if found))
+    return Said(more_than_once((re.sub(r"[-_.]+", "-", found[1]).lower(),) for found in names if found))
 
 
 def _gomod(text: str) -> Said:
     found = re.findall(r"^\s*(?:require\s+)?([\w.-]+\.[\w./~-]+)\s+(v\S+)(?!.*=>)", text, re.MULTILINE)
-    return Said(_more_than_once((path,) for path, _ in found))
+    return Said(more_than_once((path,) for path, _ in found))
 
 
 def _blocks(text: str) -> Said:
     found = re.findall(r'^(resource|data|module|variable|output)\s+("[^"]+")(?:\s+("[^"]+"))?', text, re.MULTILINE)
-    return Said(_more_than_once(found))
-
-
-def _shell(text: str) -> Said:
-    defined = re.findall(r"^\s*(?:function\s+)?([\w-]+)\s*\(\)", text, re.MULTILINE)
-    called = Counter(re.findall(r"[\w-]+", re.sub(r"[\w-]+\s*\(\)|#.*", "", text)))
-    return Said(_more_than_once((one,) for one in defined), set(defined), called)
+    return Said(more_than_once(found))
 
 
 FORMS: dict[str, Callable[[str], Said]] = {
@@ -352,10 +321,10 @@ FORMS: dict[str, Callable[[str], Said]] = {
     "yaml": _yaml,
     "sections": _sections,
     "lines": _lines,
-    "docker": _docker,
+    "docker": data_order.docker,
     "make": _make,
     "sql": _sql,
-    "patterns": _patterns,
+    "patterns": data_order.patterns,
     "changes": _changes,
     "messages": _messages,
     "proto": _proto,
@@ -363,7 +332,10 @@ FORMS: dict[str, Callable[[str], Said]] = {
     "requirements": _requirements,
     "gomod": _gomod,
     "blocks": _blocks,
-    "shell": _shell,
+    "shell": data_order.shell,
+    "styles": data_pages.styles,
+    "page": data_pages.page,
+    "prose": data_pages.prose,
 }
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from .entities_braces import bare, impl_of
 from .entities_names import EVERYTHING, mentioned
-from .entities_seen import signature_of
+from .entities_terms import signature_of
 from .entity import IMPORTS, Entity, Unclear, text_of
 from .wording import as_text
 
@@ -201,7 +201,7 @@ def contradict(base: Sequence[Entity], ours: Sequence[Entity], theirs: Sequence[
     added = [_new_names(side) for side in (mine, other)]
     if any(added[1].get(place, meaning) != meaning for place, meaning in added[0].items()):
         return True
-    return _is_let_down(mine, other) or _is_let_down(other, mine)
+    return _is_let_down(mine, other) or _is_let_down(other, mine) or bool(_identities(mine) & _identities(other))
 
 
 def _is_let_down(some: Sequence[Change], others: Sequence[Change]) -> bool:
@@ -221,7 +221,7 @@ def _is_let_down(some: Sequence[Change], others: Sequence[Change]) -> bool:
 def _serves(change: Change) -> bool:
     """Whoever called it before, may call it now."""
     nodes = [one.node for one in (change.was, change.now) if one is not None and one.node is not None]
-    signatures = [signature_of(node.child_by_field_name("definition") or node, node) for node in nodes]
+    signatures = [signature_of(node.child_by_field_name("definition") or node) for node in nodes]
     return len(signatures) == 2 and signatures[1].serves(signatures[0])
 
 
@@ -314,6 +314,13 @@ def _constants(changes: Sequence[Change]) -> dict[str, set[tuple[str, str]]]:
         if now and now.value and now.binds and (was is None or was.value != now.value):
             found.setdefault(now.value, set()).add((change.scope, now.binds[0]))
     return found
+
+
+def _identities(changes: Sequence[Change]) -> set[str]:
+    """Numbers that new constants stand for, by names that say so."""
+    new = _constants([one for one in changes if one.was is None])
+    numbers = {value: names for value, names in new.items() if value.isdigit() and value not in _TRIVIAL}
+    return {value for value, names in numbers.items() if any(_IDENTITY.search(name) for _, name in names)}
 
 
 def _tells_apart(name: str) -> bool:

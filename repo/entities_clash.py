@@ -48,6 +48,7 @@ _EVERYWHERE = frozenset(
     "send",
     "call",
 }
+_FOR_PEOPLE = frozenset({"__repr__", "__str__", "toString"})
 _WHOLE = re.compile(r"\b(\w*Enum|\w*Flag|NamedTuple|TypedDict|dataclass|define|frozen|attrs)\b")
 
 
@@ -63,7 +64,18 @@ def clash(base: Node, *sides: Node, merged: Node) -> bool:
         counts = [side.bound[at] for side in known]
         if not old.bound[at] and sum(map(bool, counts)) > 1 and count > max(counts):
             return True
-    return any(lets_down(old, some, others) for some, others in permutations(known, 2))
+    pairs = list(permutations(known, 2))
+    return any(lets_down(old, some, others) or _overrides(old, some, others, both) for some, others in pairs)
+
+
+def _overrides(old: Seen, some: Seen, others: Seen, both: Seen) -> bool:
+    """A new member of a class, and one of its name in what is derived from that: neither side knew of the other's."""
+    for name, members in some.members.items():
+        new = members - old.members.get(name, set()) - _FOR_PEOPLE if name in old.heads else set[str]()
+        above = both.bases(name) & others.members.keys() if new else set[str]()
+        if any(new & (others.members[base] - old.members.get(base, set())) for base in above):
+            return True
+    return False
 
 
 def lets_down(old: Seen, some: Seen, others: Seen) -> bool:
@@ -112,7 +124,9 @@ def _changed(old: Seen, some: Seen, others: Seen) -> Iterator[bool]:
         now = some.signatures.get(name, set())
         new = now - signatures
         if any(not any(one.serves(was) for one in new) for was in signatures - now) and new:
-            if _more("x", "", name, old, others, but="type") or _more("::", "", name, old, others):
+            is_more = all(one.is_more_of(was) for one in new for was in signatures)
+            kind, but = ("make", "") if is_more else ("x", "type")
+            if _more(kind, "", name, old, others, but=but) or _more("::", "", name, old, others):
                 yield True
             before, after = ({field for one in said for field, _ in one.parameters} for said in (signatures, now))
             if _more("type", "", name, old, others) and any(

@@ -41,6 +41,9 @@ def is_let_down(
             is_theirs = ("x", "", word) in later.defined and ("x", "", word) not in earlier.defined
             if not is_theirs or _is_imported(later, word):
                 return True
+    shut = {name for name in old.open - mine.open if ("x", "", name) in mine.defined or name in mine.signatures}
+    if any(more.get((kind, "", name)) and _is_taken(name, taken) for name in shut for kind in ("x", ".")):
+        return True
     return lets_down(old, mine, _as_if_here(old, earlier, later, more, taken))
 
 
@@ -50,6 +53,8 @@ def _as_if_here(old: Seen, earlier: Seen, later: Seen, more: dict[Place, int], t
     named = any(later.used["x", "", name] for name in classes)
     used = Counter(old.used)
     for (kind, where, name), count in more.items():
+        if kind in (".", "self.") and (".", "", name) in later.defined:  # its own objects have it, too
+            count -= more.get(("self.", "", name), 0)
         is_asked_of_it = _is_taken(name, taken) and ("x", "", name) not in later.used
         is_plain = kind in ("x", "type", "make", "base", "::") and not where and _is_taken(name, taken)
         if is_plain or (kind in (".", "self.") and (named or is_asked_of_it)):
@@ -83,8 +88,8 @@ def _is_imported(later: Seen, word: str) -> bool:
 
 def _taken(root: Node, path: str, file: str) -> set[str] | None:
     """The names that a file takes from a module; of a module as a whole, all that are asked of anything. None: nobody
-    can tell, since the language lets one see all names of a folder."""
-    if path.endswith((".go", ".java", ".rs")):
+    can tell, since all names of a folder are seen without being taken."""
+    if path.endswith((".go", ".java", ".rs", "conftest.py")):
         return None
     found: set[str] = set()
     for statement in _statements(root):

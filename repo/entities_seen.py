@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from tree_sitter import Node
 
 from .entities_names import imported
+from .entities_terms import Signature, around, of_record, signature_of
 from .entities_twice import FUNCTIONS, LOCALS, STRINGS, doubled, doubled_impls, leaves
 from .entity import Visit, is_one_of, text_of
 
@@ -33,23 +33,11 @@ _TARGETS = (
     *("for_statement", "as_pattern_target", "for_in_statement", "named_expression", "for_expression", "range_clause"),
     *("enhanced_for_statement", "catch_formal_parameter", "for_in_clause"),
 )
-_MAY_BE_LEFT_OUT = (
-    *("optional_parameter", "spread_parameter", "variadic_parameter_declaration", "list_splat_pattern"),
-    *("dictionary_splat_pattern", "default_parameter", "typed_default_parameter", "assignment_pattern"),
-    *("rest_pattern", "keyword_separator", "positional_separator"),
-)
 _DECLARES = (
     *("variable_declarator", "let_declaration", "struct_item", "enum_item", "trait_item", "type_spec", "const_spec"),
 )
 _BASES = ("class_heritage", "superclass", "super_interfaces", "extends_interfaces", "extends_type_clause")
 _SELF = ("self", "cls", "this")
-# Decorators that change nothing for who calls.
-_SAME_TO_CALLERS = re.compile(
-    r"@\s*(\w+\.)*(override|final|deprecated|no_type_check|abstractmethod|wraps\(.*\))\s*", re.S
-)
-_VISIBLE = re.compile(
-    r"\b(public|private|protected|final|pub(\([^)]*\))?|export|default|override|abstract|synchronized)\b"
-)
 
 Place = tuple[str, str, str]  # a kind of name, where, the name
 _FUNCTION_VALUES = ("function_expression", "arrow_function", "generator_function")
@@ -62,39 +50,39 @@ class Seen:
     """`defined`: with what is said of each. `used`: how often. `twice`: what one place holds more often than it can.
     `bound`: local names of Python's functions. `signatures`: of a function's name, `heads`: of a class's, with the text
     of its body. `asks`: what a base class, an interface or a trait asks of those who derive from it. `parts`: of a
-    Rust type, `names_all`: how often code has to name all of them. `slots`: of a Python class."""
+    Rust type, `names_all`: how often code has to name all of them. `slots`: of a Python class. `members`: of a class,
+    by its name. `open`: what other files may use, where the language has them say so."""
 
     defined: dict[Place, set[str]] = field(default_factory=dict[Place, set[str]])
     used: Counter[Place] = field(default_factory=Counter[Place])
     twice: set[tuple[str, ...]] = field(default_factory=set[tuple[str, ...]])
     bound: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    signatures: dict[str, set[Signature]] = field(default_factory=dict[str, "set[Signature]"])
+    signatures: dict[str, set[Signature]] = field(default_factory=dict[str, set[Signature]])
     heads: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     asks: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     parts: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     names_all: Counter[str] = field(default_factory=Counter[str])
     slots: dict[str, str] = field(default_factory=dict[str, str])
+    members: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    open: set[str] = field(default_factory=set[str])
 
     def define(self, kind: str, where: str, name: str, said: str) -> None:
         self.defined.setdefault((kind, where, name), set()).add(said)
 
+    def member(self, of: str, name: str, said: str) -> None:
+        self.define(".", "", name, said)
+        self.members.setdefault(of, set()).add(name)
 
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """`parameters`: name or type, and whether one may leave it out."""
-
-    about: str
-    parameters: tuple[tuple[str, bool], ...]
-
-    def serves(self, old: Signature) -> bool:
-        """Whoever calls the old one, may call this one as well."""
-        count = len(old.parameters)
-        return (
-            self.about == old.about
-            and [name for name, _ in self.parameters[:count]] == [name for name, _ in old.parameters]
-            and all(now or not was for (_, now), (_, was) in zip(self.parameters, old.parameters, strict=False))
-            and all(may for _, may in self.parameters[count:])
-        )
+    def bases(self, name: str) -> set[str]:
+        """All that a class is derived from, as far as the file says."""
+        found: set[str] = set()
+        waiting = [name]
+        while waiting:
+            head = self.heads.get(waiting.pop(), ("", ""))[0]
+            new = set(re.findall(r"\w+", head.partition("(")[2] or head.partition("extends")[2])) - found
+            found |= new
+            waiting += new
+        return found - {name}
 
 
 @lru_cache(250)
@@ -108,9 +96,11 @@ def seen(root: Node) -> Seen:
             continue
         kind = node.type
         if _CLASSES.match(kind) or kind in ("struct_item", "enum_item", "trait_item", "type_spec", "impl_item"):
-            of = _class(found, node, _around(node, parent))
+            of = _class(found, node, inside)
         elif FUNCTIONS.match(kind):
-            inside = _function(found, node, _around(node, parent), of, inside)
+            inside = _function(found, node, of, inside)
+        if (name := text_of(node.child_by_field_name("name"))) and _is_open(node):
+            found.open.add(name)
         _definitions(found, node, parent, of, inside)
         _uses(found, visit, of, inside)
         _parts(found, node)
@@ -121,25 +111,31 @@ def seen(root: Node) -> Seen:
     return found
 
 
-def _class(found: Seen, node: Node, outer: Node) -> str:
+def _is_open(node: Node) -> bool:
+    if node.type.endswith("_item"):
+        return any(child.type == "visibility_modifier" for child in node.children)
+    said = next((text_of(child) for child in node.children if child.type == "modifiers"), "")
+    return node.type in ("method_declaration", "class_declaration") and "private" not in said
+
+
+def _class(found: Seen, node: Node, inside: str) -> str:
     if node.type == "impl_item":
         return text_of(node.child_by_field_name("type"))
     name, body = text_of(node.child_by_field_name("name")), node.child_by_field_name("body")
+    outer = around(node)
     start, end = outer.start_byte, body.start_byte if body is not None else node.end_byte
     head = " ".join((outer.text or b"")[: end - start].decode("utf-8", "replace").split())
     if node.type in ("class_definition", "class_declaration", "abstract_class_declaration"):
         found.heads[name] = (re.sub(r"\b(export|default|public)\b ?", "", head), text_of(body))
-    if node.type == "class_definition" and re.search(
-        r"@\s*(\w+\.)*dataclass|NamedTuple|@\s*(attrs?\.)?(s|define|frozen)\b", head
-    ):
-        fields = tuple(_record_fields(body))
-        found.signatures.setdefault(name, set()).add(Signature("record", fields))
+    is_record = re.search(r"@\s*(\w+\.)*dataclass|NamedTuple|@\s*(attrs?\.)?(s|define|frozen)\b", head) is not None
+    if node.type == "record_declaration" or (node.type == "class_definition" and is_record):
+        found.signatures.setdefault(name, set()).add(of_record(node, body))
     found.define("x", "", name, "class")
     return name
 
 
 def _parts(found: Seen, node: Node) -> None:
-    """Rust's variants and fields, and who has to name each of them."""
+    """Rust's variants and fields, Go's fields, and who has to name each of them, or gives each by its place."""
     if node.type in ("enum_item", "struct_item") and (body := node.child_by_field_name("body")) is not None:
         names = (text_of(one.child_by_field_name("name")) for one in body.named_children)
         found.parts[text_of(node.child_by_field_name("name"))] = frozenset(filter(None, names))
@@ -151,28 +147,25 @@ def _parts(found: Seen, node: Node) -> None:
             found.names_all.update({name for said in patterns for name in re.findall(r"(\w+)::\w+", said)})
     elif node.type == "struct_expression" and ".." not in text_of(node):
         found.names_all[text_of(node.child_by_field_name("name")).rpartition("::")[2]] += 1
+    elif node.type == "type_spec" and (kind := node.child_by_field_name("type")) and kind.type == "struct_type":
+        fields = (leaf for one in kind.named_children for leaf in one.named_children if leaf.named_child_count)
+        told = [text_of(name) for one in fields for name in one.children_by_field_name("name") or [one]]
+        found.parts[text_of(node.child_by_field_name("name"))] = frozenset(
+            f"{at} {name}" for at, name in enumerate(told)
+        )
+    elif node.type == "literal_value" and "literal_element" in [one.type for one in node.named_children[:1]]:
+        kind = node.parent.child_by_field_name("type") if node.parent is not None else None
+        found.names_all[text_of(kind).rpartition(".")[2]] += 1
 
 
-def _around(node: Node, parent: Node | None) -> Node:
-    """A definition with its decorators, or what exports it."""
-    return parent if parent is not None and parent.type in ("decorated_definition", "export_statement") else node
-
-
-def _record_fields(body: Node | None) -> Iterator[tuple[str, bool]]:
-    for one in body.named_children if body is not None else ():
-        only = one.named_children[0] if one.type == "expression_statement" and one.named_children else None
-        if only is not None and only.type == "assignment" and only.child_by_field_name("type") is not None:
-            yield text_of(only.child_by_field_name("left")), only.child_by_field_name("right") is not None
-
-
-def _function(found: Seen, node: Node, outer: Node, of: str, inside: str) -> str:
+def _function(found: Seen, node: Node, of: str, inside: str) -> str:
     named = node.child_by_field_name("name")
     name = text_of(named)
     parameters = node.child_by_field_name("parameters")
     for one in parameters.named_children if parameters is not None else ():
         for leaf in leaves(one.child_by_field_name("name") or one.child_by_field_name("pattern") or one):
             found.define("x", inside or f"{of}.{name}", text_of(leaf), "parameter")
-    signature = signature_of(node, outer)
+    signature = signature_of(node)
     if not inside:
         made = f"{_bare(of)}::{name}"
         is_constructor = node.type == "function_item" and of != "" and name in CONSTRUCTORS
@@ -183,14 +176,14 @@ def _function(found: Seen, node: Node, outer: Node, of: str, inside: str) -> str
         if is_constructor:
             found.define("::", "", made, "method")
         elif of or node.type == "method_declaration":
-            found.define(".", "", name, "attribute" if is_value else "method")
+            found.member(of, name, "attribute" if is_value else "method")
         body = node.child_by_field_name("body")
-        if of and asks(node, body, outer):
+        if of and asks(node, body):
             found.asks.setdefault(of, set()).add(f"{name} {' '.join(text_of(parameters).split())}")
     return inside or f"{of}.{name}"
 
 
-def asks(node: Node, body: Node | None, outer: Node) -> bool:
+def asks(node: Node, body: Node | None) -> bool:
     """Who derives from its class has to have it."""
     if node.type in ("function_signature_item", "method_elem", "abstract_method_signature"):
         return True
@@ -200,7 +193,7 @@ def asks(node: Node, body: Node | None, outer: Node) -> bool:
         return True
     if node.type != "function_definition":
         return False
-    return "abstractmethod" in text_of(outer).partition("def ")[0] or (
+    return "abstractmethod" in text_of(around(node)).partition("def ")[0] or (
         body is not None and text_of(body).strip().endswith("...") and "Protocol" in _head_around(node)
     )
 
@@ -212,51 +205,10 @@ def _head_around(node: Node) -> str:
     return text_of(one.child_by_field_name("superclasses")) if one is not None else ""
 
 
-def signature_of(node: Node, outer: Node) -> Signature:
-    """What is said of a function beside its parameters; Python's are known by their names, others by their types."""
-    parameters, body = node.child_by_field_name("parameters"), node.child_by_field_name("body")
-    is_python = node.type == "function_definition"
-    listed = (
-        tuple(_parameter(one, is_python) for one in parameters.named_children if "comment" not in one.type)
-        if parameters is not None
-        else ()
-    )
-    outer = outer if is_python else node
-    end = parameters.start_byte if parameters is not None else node.end_byte
-    about = (outer.text or b"")[: end - outer.start_byte].decode("utf-8", "replace")
-    if is_python:
-        decorators = [text_of(child) for child in outer.children if child.type == "decorator"]
-        kept = [" ".join(one.split()) for one in decorators if not _SAME_TO_CALLERS.fullmatch(one)]
-        is_async = any(child.type == "async" for child in node.children)
-        return Signature(f"{' '.join(kept)}{' async' if is_async else ''}", listed)
-    behind = parameters.end_byte if parameters is not None else end
-    stop = body.start_byte if body is not None else node.end_byte
-    after = (
-        (node.text or b"")[behind - node.start_byte : stop - node.start_byte].decode("utf-8", "replace").strip(" ;\n")
-    )
-    about = re.sub(r"@\w+(\([^)]*\))?", "", about)
-    return Signature(" ".join(_VISIBLE.sub("", f"{about} {after}").split()), listed)
-
-
-def _parameter(one: Node, is_python: bool) -> tuple[str, bool]:
-    may = (
-        one.type in _MAY_BE_LEFT_OUT
-        or one.child_by_field_name("value") is not None
-        or text_of(one).startswith(("...", "*"))
-    )
-    if is_python:
-        leaf = next(leaves(one.child_by_field_name("name") or one), None)
-        return (text_of(leaf) if leaf is not None else text_of(one)), may
-    kind = one.child_by_field_name("type")
-    said = text_of(kind) if kind is not None else ""
-    count = len(one.children_by_field_name("name")) or 1
-    return " ".join(f"{said} {'x' * count}".split()), may
-
-
 def _definitions(found: Seen, node: Node, parent: Node | None, of: str, inside: str) -> None:
     kind = node.type
     if kind in _FIELDS and not inside:
-        _field_of(found, node)
+        _field_of(found, node, of)
     if kind == "pair":
         key = text_of(node.child_by_field_name("key")).strip("'\"`")
         found.define("k", "", key, "key")
@@ -271,13 +223,13 @@ def _definitions(found: Seen, node: Node, parent: Node | None, of: str, inside: 
         if left is not None and is_member and not inside and right is not None and right.type in _FUNCTION_VALUES:
             member = text_of(left.child_by_field_name("property"))
             found.define(".", "", member, "method")
-            found.signatures.setdefault(member, set()).add(signature_of(right, right))
+            found.signatures.setdefault(member, set()).add(signature_of(right))
         elif left is not None and is_member and text_of(left.child_by_field_name("object")) in _SELF:
             member = left.child_by_field_name("attribute") or left.child_by_field_name("property")
-            found.define(".", "", text_of(member), "attribute")
+            found.member(of, text_of(member), "attribute")
         if left is not None and of and not inside and left.type == "identifier":
             said = " ".join(text_of(node.child_by_field_name("type")).split())
-            found.define(".", "", text_of(left), f"attribute {said}".strip())
+            found.member(of, text_of(left), f"attribute {said}".strip())
             if text_of(left) == "__slots__":
                 found.slots[of] = text_of(node)
     if kind in LOCALS and inside:
@@ -304,7 +256,7 @@ def _definitions(found: Seen, node: Node, parent: Node | None, of: str, inside: 
             found.define("x", "", name, f"import {origin} {deep}")
 
 
-def _field_of(found: Seen, node: Node) -> None:
+def _field_of(found: Seen, node: Node, of: str) -> None:
     """A member that is declared, with its type and what is said of it, but for who may see it and its value."""
     declared = node.children_by_field_name("declarator")
     values = (one.child_by_field_name("value") for one in (node, *declared))
@@ -317,7 +269,7 @@ def _field_of(found: Seen, node: Node) -> None:
     said = " ".join(re.sub(rf"(?<![\w.])(public|private|protected|pub|{told})(?!\w),?", "", text).split()).rstrip(" =;")
     is_untyped = node.type in ("public_field_definition", "field_definition") and ":" not in said
     for name in names:
-        found.define(".", "", text_of(name), "attribute" if is_untyped else said)
+        found.member(of, text_of(name), "attribute" if is_untyped else said)
 
 
 def _uses(found: Seen, visit: Visit, of: str, inside: str) -> None:
@@ -337,6 +289,7 @@ def _uses(found: Seen, visit: Visit, of: str, inside: str) -> None:
         if is_path and name in CONSTRUCTORS:
             owner = _bare(text_of(parent.child_by_field_name("path")))
             found.used["::", "", f"{_bare(of) if owner == 'Self' else owner}::{name}"] += 1
+            is_of_another = owner[:1].isupper()  # a type's; modules begin with a small letter
         elif is_of_another or is_path or parent.type in ("field_initializer", "literal_element"):
             found.used[".", "", name] += 1
             owner = parent.child_by_field_name("object")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 import sys
 from bisect import bisect_left
@@ -30,7 +31,7 @@ _PLACEHOLDER = re.compile(r":\w+|\{[^}/]*\}|<[^>/]*>")
 # Calls that tell others of a name, once for each.
 _REGISTERS = re.compile(
     r"(.*\.)?(get|post|put|delete|patch|head|options|all|route|websocket|GET|POST|PUT|DELETE|PATCH|Handle|HandleFunc"
-    r"|add_argument|add_option|add_parser|add_url_rule|signal|register|subscribe|on|command|option|task|setdefault)"
+    r"|path|re_path|Route|add_argument|add_option|add_parser|add_url_rule|signal|register|subscribe|on|command|option|task|setdefault)"
 )
 
 
@@ -156,10 +157,11 @@ def _of_block(node: Node, parent: Node | None) -> Iterator[tuple[str, ...]]:
 
 def _registered(node: Node) -> Iterator[tuple[str, str]]:
     """Routes, options, handlers: what is called beside one another with a text that tells one from others."""
-    if node.type not in (*_BLOCKS, "module", "program", "source_file"):
+    if node.type not in (*_BLOCKS, "module", "program", "source_file", "list"):
         return
     for one in node.named_children:
-        calls = [one.named_children[0]] if one.type == "expression_statement" and one.named_children else []
+        calls = [one] if node.type == "list" and one.type == "call" else []
+        calls += [one.named_children[0]] if one.type == "expression_statement" and one.named_children else []
         calls += [
             child.named_children[0] for child in one.children if child.type == "decorator" and child.named_children
         ]
@@ -175,16 +177,17 @@ def _registered(node: Node) -> Iterator[tuple[str, str]]:
 
 
 def _hidden(node: Node) -> Iterator[tuple[str, ...]]:
-    """A case behind one for all the rest, and routes of which one takes what another one is for."""
-    if node.type == "match_block":
-        arms = [
-            " ".join(text_of(one.child_by_field_name("pattern")).split())
-            for one in node.named_children
-            if one.type == "match_arm"
-        ]
-        rest = arms.index("_") if "_" in arms else len(arms)
-        yield from (("hidden", arm) for arm in arms[rest + 1 :])
-    routes = sorted({(said, told) for said, told in _registered(node) if told.startswith("/")})
+    """A case or a handler behind one that takes it as well, and routes of which one takes what another one is for."""
+    arms = list(_arms(node))
+    for at, (arm, head, is_wide) in enumerate(arms):
+        for later, other, _ in arms[at + 1 :] if is_wide else ():
+            if head in ("", other) or (other == "" and head in ("{", "[")):
+                yield "hidden", arm, later
+    handlers = list(_handlers(node))
+    for at, some in enumerate(handlers):
+        for others in handlers[at + 1 :]:
+            yield from (("hidden", one, other) for one in some for other in others if _takes(one, other))
+    routes = sorted({one for one in _registered(node) if one[1].startswith("/") or one[0] == "path"})
     for said, told in routes:
         if _PLACEHOLDER.search(told):
             parts = _PLACEHOLDER.split(told)
@@ -192,6 +195,44 @@ def _hidden(node: Node) -> Iterator[tuple[str, ...]]:
             first, end = (bisect_left(routes, (said, start)) for start in (parts[0], parts[0] + chr(sys.maxunicode)))
             found = (path for _, path in routes[first:end] if path != told and pattern.fullmatch(path))
             yield from (("hidden", said, told, path) for path in found)
+
+
+def _arms(node: Node) -> Iterator[tuple[str, str, bool]]:
+    """Of a `match`: each arm, what its pattern begins with (a name, a bracket, or nothing), and whether it takes more
+    than one value."""
+    for one in node.named_children if node.type in ("match_block", "block") else ():
+        if one.type == "match_arm":
+            pattern, guard = one.child_by_field_name("pattern"), None
+            if pattern is not None and (guard := pattern.child_by_field_name("condition")) is not None:
+                pattern = pattern.named_children[0]
+        elif one.type == "case_clause":
+            pattern, guard = one.named_children[0], one.child_by_field_name("guard")
+        else:
+            continue
+        said = " ".join(text_of(pattern).split())
+        bare = re.sub(r"b?(\"[^\"]*\"|'[^']*')|\b(true|false)\b", "", said)
+        is_wide = re.search(r"(?<![\w.:])[a-z_]\w*(?!\w|::|\.\w)|\.\.|\*|\(\)|\{", bare) is not None
+        head = re.match(r"(\w+(\.|::))*\w+(?=\s*[({])|(\w+(\.|::))+\w+|[A-Z]\w*|[\[{(]", said)
+        yield f"{said}{' if' if guard else ''}", head[0] if head else "", is_wide or guard is not None
+
+
+def _handlers(node: Node) -> Iterator[list[str]]:
+    """Of a `try`: what each handler takes."""
+    for one in node.named_children if node.type == "try_statement" else ():
+        if one.type in ("except_clause", "except_group_clause", "catch_clause"):
+            head = (one.text or b"")[: one.named_children[-1].start_byte - one.start_byte].decode("utf-8", "replace")
+            name_or_word = r"\bas \w+|\w+\s*\)\s*$|\bfinal\b|^\w+"
+            yield re.findall(r"[\w.]+", re.sub(name_or_word, "", head.strip())) or [""]
+
+
+def _takes(one: str, other: str) -> bool:
+    """The handler of an exception takes another one, too: what is known of Python's own, and that almost all are an
+    `Exception`."""
+    kinds = [getattr(builtins, name, None) for name in (one, other)]
+    first, second = (kind if isinstance(kind, type) else None for kind in kinds)
+    if first is not None and second is not None:
+        return first is not second and issubclass(second, first)
+    return one in ("", "Exception", "BaseException", "Throwable") and not re.search(r"^(Base)?Exception$|Error$", other)
 
 
 def doubled_impls(root: Node) -> Iterator[tuple[str, ...]]:

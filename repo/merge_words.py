@@ -27,7 +27,14 @@ _DEFINES = re.compile(
     r"|\bfunc\s+(?:\([^()]*+\)\s*)?(\w+)|^([^\W\d]\w*+)\s*+(?::[^=]*+)?=[^=]"
     r"|^\s++(?:[\w<>\[\],]++\s++(?!\())++(\w++)\s*+\([^;]*+$"
     r"|^export\s+default\s+(?:class|function)?\s*(\w*)|^\s++(?:get |set |async |static )*+(\w++)\([^;]*\{$"
+    # members: with a type, with a value, of an enum or a list, of Go, of Java, of an object itself
+    r"|^\s++(?:(?:pub|readonly|private|public|protected)(?:\([^)]*+\))?\s++)*+([^\W\d]\w*+)[?!]?\s*+:\s*+[^\s:=]"
+    r"|^(?: {2}| {4}|\t)([^\W\d]\w*+)\s*+=[^=]|^\s++([^\W\d]\w*+)(?:\([^()]*+\)|\s*+\{.*\})?,$"
+    r"|^\t(?!(?:return|defer|go|case|goto)\s)([^\W\d]\w*+)\s++[\w.*\[\]]++(?:\s++`.*`)?$"
+    r"|^\s++(?:(?:private|public|protected|static|final)\s++)++(?:[\w<>\[\],]++\s++(?![=;]))++(\w++)\s*+[=;]"
+    r"|\bself\.(\w++)\s*+(?::[^=]*+)?=[^=]"
 )
+_EXPORTED = re.compile(r"^(?:module\.exports\s*=|export)\s*\{([^{}]*)\}")
 # A line that asks something of those who derive from what it stands in.
 _ASKS = re.compile(
     r"abstractmethod|\babstract\b|^\s++[\w<>\[\],.&: -]*+(?<=\w)\??\([^{})]*+\)[^{}]*;\s*$|\.\.\.\s*$"
@@ -109,15 +116,23 @@ def _read(found: Words, path: str, removed: list[str], added: list[str]) -> None
         _first(one) for line in removed if not {line, _python_header(line)} & kept for one in _DEFINES.finditer(line)
     )
     lost = {name or "default" for name in names}
+    lost |= _exported(removed) - _exported(added)
     if path not in found.gone and (lost or any(_ASKS.search(line) for line in added)):
         found.lost[path] = lost
     if suffix == ".go" and not _GO_ELSEWHERE.search(path) and not any("//go:build" in line for line in added):
+        clauses = [{line for line in lines if line.startswith("package ")} for lines in (removed, added)]
+        found.types_lost |= {f"{line} in {folder or '.'}" for line in clauses[0] - clauses[1]}
+        found.types_named |= {f"{line} in {folder or '.'}" for line in clauses[1] - clauses[0]}
         said = {(one[1] or "", one[2]) for line in added if (one := _GO.match(line))}
         said -= {(one[1] or "", one[2]) for line in removed if (one := _GO.match(line))}
         found.seats |= {(folder, "Go", *name): path for name in said if name[1] not in ("init", "main", "_")}
     if suffix == ".py" and not removed:
         for one in filter(None, map(_AFTER.search, added)):
             found.seats[(folder, "after", *filter(None, one.groups()))] = path
+
+
+def _exported(lines: Iterable[str]) -> set[str]:
+    return {word for line in lines if (found := _EXPORTED.search(line)) for word in _WORD.findall(found[1])}
 
 
 def _python_header(line: str) -> str:
@@ -206,6 +221,8 @@ def reaches(after: bytes, path: str, file: str) -> bool:
     """Whether a file's text says that it uses another file's names at all."""
     stem, folder = stem_of(path), posixpath.dirname(path)
     name, text = posixpath.basename(stem), after.decode("utf-8", "replace")
+    if name == "conftest" and (not folder or file.startswith(f"{folder}/")):
+        return True
     if path.endswith((".go", ".java")) and folder == posixpath.dirname(file):
         return True
     if path.endswith(".go"):

@@ -54,6 +54,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "repo/entities_python.py",
         "repo/entities_braces.py",
         "repo/entities_seen.py",
+        "repo/entities_terms.py",
         "repo/entities_twice.py",
         "repo/entities_clash.py",
         "repo/entities_reach.py",

@@ -10,6 +10,8 @@ from envelope.recipe import MADE, CodeDigest, RecipeStep
 from .names import is_test_file
 from .text import listed
 
+WRITTEN = ": written as the tests ran"
+
 
 def fooled_objection(
     before: Sequence[RecipeStep], after: Sequence[RecipeStep], touched: Collection[str]
@@ -49,6 +51,10 @@ def digest_objection(
         if new.digest.failed > told:
             message = f"{new.digest.failed} tests failed in `{new.command}`, and its report has {told} of them"
             return _fooled(message)
+        passed, passed_before = new.digest.passed or 0, old.digest.passed or 0
+        if new.counted_by == "junit" and new.tests and new.tests.passed > passed < passed_before:
+            message = f"{passed} tests passed in `{new.command}`, and its report has {new.tests.passed} of them"
+            return _fooled(message)
         if others := list(_others(old.digest, new.digest, touched)):
             message = (
                 f"code that the change does not edit is other than on the base when `{new.command}` ends:"
@@ -76,7 +82,10 @@ def _others(old: CodeDigest, new: CodeDigest, touched: Collection[str]) -> Itera
             new_there = (key for key in there.keys() - names.keys() if there[key] != MADE)
             added = sorted(key for key in new_there if "." in key and ".test" not in key)
             yield from (f"{path}: {name}" for name in (*_differing(names, there), *added))
-    yield from (said for said in sorted(set(new.changed) - set(old.changed)) if _path(said) not in touched)
+    for said in sorted(set(new.changed) - set(old.changed)):
+        # what no test looked at on the base may be made anew
+        if _path(said) not in touched and not (said.endswith(WRITTEN) and _path(said) not in old.files):
+            yield said
     for plugin in sorted(set(new.plugins) - set(old.plugins)):
         path = plugin.removeprefix("plugin ")
         # tests that a change edits are granted, or it has to do without them

@@ -226,7 +226,7 @@ while not told.endswith(b'}'):
     for line in lines:
         name, second, rest = line.split(b' ', 2)
         if name == b'hello':
-            keys[second] = bytes.fromhex(rest.decode())
+            keys[second] = bytes.fromhex(rest.decode().split()[0])
             said.append(line)
         else:
             told += rest.split(b' ', 2)[2]

@@ -29,6 +29,7 @@ __builtins__ = dict(vars(builtins))
 inside = {{'__name__': 'digest', '__builtins__': __builtins__}}
 for text in {texts!r}:
     exec(compile(text, '<control>', 'exec'), inside)
+inside['hear'](lambda: TELL('asserted'))
 TEST, PLAIN, FORMS, MUST_FAIL = map(inside.get, ('Test', 'plain', 'forms_in', 'must_fail'))
 TELL = inside['watch']({pipe!r}, {root!r})
 del inside, builtins, text

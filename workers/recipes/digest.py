@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,6 +77,7 @@ class _Process:
     """One that has introduced itself. `messages` are those that it has said to the end."""
 
     key: bytes
+    ancestry: Sequence[str]  # ids of processes, its own first
     messages: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
     next_number: int = 0
     part: str = ""
@@ -102,7 +103,8 @@ def digest_in(said: bytes) -> CodeDigest | None:
         try:
             first, second, rest = line.split(" ", 2)
             if first == "hello":
-                processes.setdefault(second, _Process(bytes.fromhex(rest)))
+                key, *ancestry = rest.split()
+                processes.setdefault(second, _Process(bytes.fromhex(key), ancestry))
             elif first in processes:
                 processes[first].hear(second, rest)
         except ValueError:
@@ -110,6 +112,10 @@ def digest_in(said: bytes) -> CodeDigest | None:
     told = list(processes.values())
     if not told or not told[0].messages or not all(one.is_whole for one in told if one.messages):
         return None
+    runners = {one.ancestry[0] for one in told if one.ancestry}
+    for one in told:
+        if not runners.isdisjoint(one.ancestry[1:]):  # a worker, or a test's own session: another tells how many failed
+            one.messages = [{**message, "failed": 0, "passed": None} for message in one.messages]
     messages = [message for one in told for message in one.messages]
     if any(message.get("wrong") for message in messages):
         return None
@@ -125,7 +131,7 @@ def _together(messages: Iterable[Mapping[str, Any]]) -> CodeDigest:
     code: dict[str, dict[str, set[str]]] = {}
     runner: dict[str, set[str]] = {}
     lists: dict[str, set[str]] = {"changed": set(), "plugins": set(), "files": set()}
-    failed = 0
+    failed, passed = 0, None
     for message in messages:
         _add(tests, message["tests"])
         _add(runner, message["runner"])
@@ -134,6 +140,8 @@ def _together(messages: Iterable[Mapping[str, Any]]) -> CodeDigest:
         for name, found in lists.items():
             found.update(message[name])
         failed += message["failed"]
+        if message["passed"] is not None:
+            passed = (passed or 0) + message["passed"]
     return CodeDigest.model_validate(
         {
             "tests": _joined(tests),
@@ -141,6 +149,7 @@ def _together(messages: Iterable[Mapping[str, Any]]) -> CodeDigest:
             "runner": _joined(runner),
             **{name: tuple(sorted(found)) for name, found in lists.items()},
             "failed": failed,
+            "passed": passed,
         }
     )
 

@@ -9,11 +9,15 @@ from __future__ import annotations
 import functools
 import re
 import types
+from collections import deque
+from contextlib import suppress
 from hashlib import blake2b
+from itertools import chain, islice
 from marshal import dumps as exact
 from typing import Any, Iterator
 
 SCALARS = (int, float, complex, str, bytes, bool, type(None))
+MAX_HELD = 1000  # that are looked at in one value, and in all values of a file
 CHANGING = re.compile(r"0x[0-9a-f]+|\d{5,}|/tmp/[^\s'\"]*|/var/[^\s'\"]*")  # in code that is made anew
 
 
@@ -154,15 +158,36 @@ def bytes_of(value: Any) -> bytes | None:
         return None
 
 
-def plain(value: Any, depth: int = 3) -> str:
-    """A value, as far as it says itself what it is."""
+def held(value: Any, home: Any) -> dict[object, object] | None:
+    """What a value holds, by key or place, and is another value if that is replaced: of containers, of namespaces, and
+    of objects whose classes were made in the module `home`. None of what is to be known by its identity alone."""
+    found: dict[object, object] = {}
+    kind = type(value)
+    if is_a(value, (list, tuple, deque)):
+        found.update(enumerate(next(one for one in (list, tuple, deque) if is_a(value, one)).__iter__(value)))
+    elif is_a(value, dict):
+        found.update(enumerate(chain.from_iterable(dict.items(value))))
+    elif not is_a(value, types.SimpleNamespace) and any(home_of(cls) != home for cls in type.mro(kind)[:-1]):
+        return None
+    own = fields(value)
+    found.update(own if type(own) is dict else {})
+    for cls in type.mro(kind) if home_of(value) == home else ():
+        for name, slot in fields_of_class(cls).items():
+            if type(slot) is types.MemberDescriptorType:
+                with suppress(AttributeError):
+                    found[name] = slot.__get__(value, kind)
+    return found
+
+
+def plain(value: Any, home: Any = "", depth: int = 6) -> str:
+    """A value, as far as it can be told what it is; else which object."""
     if type(value) in SCALARS:
         return repr(value)
-    if depth and type(value) in (list, tuple) and len(value) <= 100:
-        return "[%s]" % ", ".join(plain(one, depth - 1) for one in value)
-    if depth and type(value) is dict and len(value) <= 100:
-        return "{%s}" % ", ".join(plain(one, depth - 1) for pair in value.items() for one in pair)
-    return type(value).__name__
+    inner = held(value, home) if depth else None
+    if inner is None:
+        return "%s at %x" % (type(value).__name__, id(value))
+    told = ["%r: %s" % (key, plain(one, home, depth - 1)) for key, one in islice(inner.items(), MAX_HELD)]
+    return "%s{%s}" % (type(value).__name__, ", ".join(told))
 
 
 def origin(value: Any) -> str:

@@ -48,6 +48,13 @@ TRACERS = ("sys.settrace", "sys.setprofile", "sys.monitoring.register_callback")
 # Whoever writes a file in another's place says so by one of these, and which of what it says is the place.
 PLACES = {"os.rename": (0, 1), "os.remove": (0,), "os.truncate": (0,), "os.link": (1,), "os.symlink": (1,)}
 FILES = ("open", *PLACES)
+# Of unittest's cases, what a class is expected to have of its own.
+NOT_DECIDING = frozenset(
+    (
+        *("setUp", "tearDown", "setUpClass", "tearDownClass", "id", "shortDescription", "countTestCases"),
+        *("__init__", "__str__", "__repr__", "__init_subclass__"),
+    )
+)
 SET_CODE = ("__code__", "__defaults__", "__kwdefaults__")
 ASSERTION = opmap.get("LOAD_ASSERTION_ERROR")
 LINE_CHARS = 3000  # a pipe takes 4096 bytes at once or not at all
@@ -56,7 +63,9 @@ LINE_CHARS = 3000  # a pipe takes 4096 bytes at once or not at all
 class Files:
     """The project's own files: which of them are tests, and what stands in them."""
 
-    def __init__(self, root: str, code: Code) -> None:
+    def __init__(self, root: str, code: Code, began_ns: int) -> None:
+        """`began_ns`: what has changed later than that has changed as the tests ran."""
+        self._began_ns = began_ns
         self._roots = [root.rstrip("/") + "/", os.getcwd().rstrip("/") + "/"]
         self._code = code
         self._paths: dict[str, str] = {}
@@ -82,7 +91,7 @@ class Files:
             return
         if flags & 3:
             self.replaced(name)
-        elif not name.endswith((".py", ".pyc")) and (path := self.path(name)) and (opener := self._asks()):
+        elif not name.endswith((".py", ".pyc")) and (path := self.path(name)) and (opener := self.asks()):
             self.read.add((path, opener))
 
     def replaced(self, name: Any) -> None:
@@ -95,10 +104,10 @@ class Files:
         except (OSError, ValueError):
             self._made.add(path)
             return
-        if writer := self._asks():
+        if writer := self.asks():
             self._written[path] = writer
 
-    def _asks(self) -> str:
+    def asks(self) -> str:
         frame: Any = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
         while frame is not None:
             if path := self.path(frame.f_code.co_filename):
@@ -108,6 +117,10 @@ class Files:
 
     def written(self, needed: set[str], tests: set[str]) -> Iterator[str]:
         """Files that are `needed`, or what these stand in, which others than the tests themselves have replaced."""
+        for path in needed:
+            times = [os.stat(root + path).st_ctime_ns for root in self._roots if os.path.exists(root + path)]
+            if any(time > self._began_ns for time in times) and self._written.get(path) not in tests:
+                yield path + ": written as the tests ran"
         for path, writer in self._written.items():
             if writer not in tests and any(one == path or one.startswith(path + "/") for one in needed):
                 yield path + ": written as the tests ran"
@@ -157,7 +170,7 @@ class Files:
         may be what the change is about. What others stand around it counts by name."""
         parts: list[str] = []
         is_wrapped = False
-        for function in functions_in(value):
+        for function in {id(one): one for one in functions_in(value)}.values():  # a wrapper may hold one in two ways
             file = function.__code__.co_filename
             place = self.path(file)
             if place == path or file.startswith("<"):
@@ -169,6 +182,24 @@ class Files:
         return short((is_wrapped, parts))
 
 
+def is_expecting(code: types.CodeType) -> bool:
+    """Does it name what a failed assertion raises? pytest does, once for each assertion that it has rewritten."""
+    from dis import get_instructions
+
+    named = [one.argval for one in get_instructions(code) if one.opname.startswith("LOAD_")]
+    others = {"Exception", "BaseException", "failureException"}.intersection(named)
+    return bool(others) or named.count("AssertionError") > named.count("_format_explanation")
+
+
+def is_where_it_says(value: Any) -> bool:
+    """Under its name in its module. What is made within a function cannot be found."""
+    name = getattr(value, "__qualname__", "<locals>")
+    found: Any = sys.modules.get(str(getattr(value, "__module__", "")))
+    for part in name.split("."):
+        found = fields_of_class(found).get(part) if is_a(found, type) else fields(found).get(part)
+    return "<locals>" in name or getattr(found, "__func__", found) is value
+
+
 def asserts(code: types.CodeType) -> bool:
     """By its name, or by what it does."""
     does = ASSERTION is not None and ASSERTION in code.co_code[::2]
@@ -176,10 +207,12 @@ def asserts(code: types.CodeType) -> bool:
 
 
 class Test:
-    """One that was collected. `value()` is what its runner calls, `facts()` what else it is given, as text."""
+    """One that was collected. `value()` is what its runner calls, `facts()` what else it is given, as text; `given`:
+    names of fixtures that have a value already."""
 
-    def __init__(self, name: str, file: str, module: Any, value: Any, facts: Any) -> None:
+    def __init__(self, name: str, file: str, module: Any, value: Any, facts: Any, given: Any = ()) -> None:
         self.name, self.file, self.module, self.value, self.facts = name, file, module, value, facts
+        self.given = list(given)
 
 
 def classes_of(test: Test) -> Iterator[type]:
@@ -196,15 +229,18 @@ def classes_of(test: Test) -> Iterator[type]:
 class Session:
     """What is told of one run of a runner. A process may have several; the first is the project's."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, began_ns: int) -> None:
         self._code = Code()
-        self._runner, self.files = Runner(self._code), Files(root, self._code)
+        self._runner, self.files = Runner(self._code), Files(root, self._code, began_ns)
         self._tests: dict[Any, tuple[Test, str, list[str]]] = {}  # by what its runner knows it by
         self._names: dict[str, Names] = {}
         self._digests: dict[str, set[str]] = {}
         self._changed: set[str] = set()
         self._plugins: set[str] = set()
         self._failed: set[str] = set()
+        self._mover, self._folder = "", os.getcwd()  # who has set the working folder, and what it was
+        self._passed: int | None = None
+        self._failed_assertions = 0  # of the test that runs
         self._fixtures: set[str] = set()
         self._tracers: set[str] = set()
         self.wrong = ""
@@ -232,31 +268,60 @@ class Session:
         else:
             self._changed |= {path + ": " + name for name in names.changed()}
 
-    def before_setup(self, key: Any) -> None:
-        """Before its fixtures put for a while what they want where they want."""
+    def before_setup(self, key: Any, given: Any = ()) -> None:
+        """Before its fixtures put for a while what they want where they want. `given`: what has a value already."""
         if key in self._tests:
             self._changed |= self._runner.changed_among_usual(self._is_of_tests)
+            if self._mover not in ("", *self._names) and os.getcwd() != self._folder:
+                self._changed.add("the working folder: another by " + self._mover)
+            if list(given) != self._tests[key][0].given:
+                self._changed.add(self._tests[key][0].name + " is given a value by nobody")
 
-    def before_call(self, key: Any) -> None:
+    def before_call(self, key: Any, told: Any = None) -> None:
+        self._failed_assertions = 0
         if key in self._tests:
             self._look_at_code(key)
             self._look_at_names(self._tests[key][1])
             self._changed |= self._runner.changed_among_critical()
             self._changed |= {"a tracer: " + origin(one) for one in (sys.gettrace(), sys.getprofile()) if one}
+        elif told is not None:
+            test = told()
+            self._changed.add(self.files.path(test.file) + "::" + test.name + " runs, and was not collected")
 
-    def after_call(self, key: Any, own: Any) -> None:
+    def after_call(self, key: Any, own: Any, has_passed: bool | None = None) -> None:
         """`own`: the object whose method the test is, if there is one. It is gone when the next test begins."""
-        given = fields(own)
-        if key in self._tests and type(given) is dict:
+        if key not in self._tests:
+            return
+        name, given = self._tests[key][0].name, fields(own)
+        if type(given) is dict:
             inherited = [fields_of_class(cls) for cls in type.mro(type(own))]
             found = [name for name in list(given) if any(is_code(home.get(name)) for home in inherited)]
             table = given.get("_type_equality_funcs")
             if type(table) is dict:
                 found += [origin(one) + ": " + origin(how) for one, how in table.items() if type(how) is not str]
-            self._changed |= {self._tests[key][0].name + " has in its object " + name for name in found}
+            self._changed |= {name + " has in its object " + one for one in found}
+        if has_passed is None:
+            has_passed = name.partition("::")[2] not in self._failed
+        if has_passed and self._failed_assertions:
+            self._changed.add(name + " passes, though an assertion failed in it")
 
-    def traced(self, frame: Any) -> None:
-        self._tracers.update(filter(None, [frame and self.files.path(frame.f_code.co_filename)]))
+    def asserted(self) -> None:
+        """An assertion is about to fail. It may where a function of the tests on the way to here expects that."""
+        frame: Any = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        is_of_test = False
+        while frame is not None:
+            if self.files.path(frame.f_code.co_filename) in self._names:
+                if is_expecting(frame.f_code):
+                    return
+                is_of_test = True
+            frame = frame.f_back
+        self._failed_assertions += is_of_test
+
+    def moved(self) -> None:
+        self._mover = self.files.asks()
+
+    def traced(self) -> None:
+        self._tracers.update(filter(None, [self.files.asks()]))
 
     def fixture(self, file: str) -> None:
         """A test is given what stands there."""
@@ -266,15 +331,22 @@ class Session:
         if key in self._tests:
             self._changed.add(self._tests[key][0].name + " failed, and is reported as passed")
 
-    def failed(self, name: str) -> None:
-        self._failed.add(name)
+    def failed(self, name: str, key: Any = None) -> None:
+        """`key`: of one that runs in a test's own suite nobody is told."""
+        if key is None or key in self._tests:
+            self._failed.add(name)
+
+    def passed(self) -> None:
+        self._passed = (self._passed or 0) + 1
 
     def plugins(self, found: list[tuple[str, Any]]) -> None:
         """(hook, its function): of plugins in the project's files only where they are."""
         for hook, function in found:
-            code = getattr(getattr(function, "__func__", function), "__code__", None)
+            one = getattr(function, "__func__", function)
+            code = getattr(one, "__code__", None)
             path = self.files.path(code.co_filename) if code is not None else ""
-            self._plugins.add("plugin " + path if path else hook + ": " + origin(function))
+            told = hook + ": " + origin(one) + ("" if is_where_it_says(one) else ", which is not there")
+            self._plugins.add("plugin " + path if path else told)
 
     def set_code(self, function: Any) -> None:
         """What a function does is replaced, while others may run it."""
@@ -309,9 +381,11 @@ class Session:
                     helpers.add(path)
         test_code = {*tests, *filter(is_conftest, code)}
         read = {path for path, opener in self.files.read if opener in test_code}
+        bodies = {self._place_of(test) for test, _, _ in self._tests.values()} - {""}
         runner = self._runner.digests(self.files.path)
         changed = {*self._changed, *self._runner.changed(), *self._runner.strange(self.files.path)}
         changed.update(self.files.written(test_code | read, test_code))
+        changed.update(self._decided_elsewhere())
         if self._tracers - test_code:
             changed.add("a tracer: set by the project")
         return {
@@ -320,15 +394,33 @@ class Session:
             "runner": runner,
             "changed": sorted(changed),
             "plugins": sorted(self._plugins),
-            "files": sorted(tests | helpers | read | self._fixtures | set(self._runner_files())),
+            "files": sorted(tests | bodies | helpers | read | self._fixtures | set(self._runner_files())),
             "failed": len(self._failed),
+            "passed": self._passed,
             "wrong": self.wrong,
         }
+
+    def _decided_elsewhere(self) -> Iterator[str]:
+        """What classes of tests inherit from code that is no test's, and decides whether tests pass."""
+        usual = fields_of_class(sys.modules["unittest"].TestCase).keys() - NOT_DECIDING
+        classes = {(path, cls) for test, path, _ in self._tests.values() for cls in classes_of(test)}
+        for path, cls in classes:
+            home = self.files.path(fields(sys.modules.get(home_of(cls))).get("__file__"))
+            for key, value in list(fields_of_class(cls).items()) if home and home not in self._names else ():
+                if is_code(value) and (key in usual or key.startswith(("assert", "__getattr"))):
+                    digests = [self._code.function(one) for one in functions_in(value)]
+                    yield "%s: %s is as %s has it, %s" % (path, key, home, short(digests))
 
     def _runner_files(self) -> Iterator[str]:
         for name, module in runner_modules(RUNNERS):
             if name != "builtins":
                 yield from filter(None, [self.files.path(getattr(module, "__file__", None))])
+
+    def _place_of(self, test: Test) -> str:
+        """The file in which its body stands: a class may inherit it."""
+        name = test.name.rpartition("::")[2]
+        codes = [function.__code__ for function in functions_in(test.value())]
+        return next((self.files.path(code.co_filename) for code in codes if code.co_name == name), "")
 
     def _look_at_code(self, key: Any) -> None:
         test, path, facts = self._tests[key]
@@ -346,8 +438,11 @@ class Session:
         return any(is_conftest(path) or path in self._names for path in paths if path)
 
     def _facts(self, test: Test) -> list[str]:
-        inner = [plain(one) for function in functions_in(test.value()) for one in contents(function)]
-        return [*test.facts(), *inner]
+        home, path = fields(test.module).get("__name__"), self.files.path(test.file)
+        functions = [
+            one for one in functions_in(test.value()) if self.files.path(one.__code__.co_filename) in ("", path)
+        ]
+        return [*test.facts(), *[plain(one, home) for function in functions for one in contents(function)]]
 
 
 def is_conftest(path: str) -> bool:
@@ -377,7 +472,8 @@ def watch(pipe: str, root: str) -> Any:
     except OSError:
         return lambda *_: None
     os.set_blocking(descriptor, True)
-    session, event, owner, name = Session(root), "control." + os.urandom(16).hex(), os.getpid(), os.urandom(4).hex()
+    session = Session(root, os.fstat(descriptor).st_ctime_ns)
+    event, owner, name = "control." + os.urandom(16).hex(), os.getpid(), os.urandom(4).hex()
     say = _speaker(descriptor, name, os.urandom(16))
 
     def placed(what: str, args: Any) -> None:
@@ -394,7 +490,8 @@ def watch(pipe: str, root: str) -> Any:
         "open": lambda _, args: session.files.opened(args[0], args[2]),
         "object.__setattr__": lambda _, args: session.set_code(args[0]) if args[1] in SET_CODE else None,
         **dict.fromkeys(PLACES, placed),
-        **dict.fromkeys(TRACERS, lambda *_: session.traced(sys._getframe(2))),  # pyright: ignore[reportPrivateUsage]
+        "os.chdir": lambda *_: session.moved(),
+        **dict.fromkeys(TRACERS, lambda *_: session.traced()),
     }
 
     def hook(what: str, args: tuple[Any, ...], answer_to: Any = answers.get) -> None:
@@ -410,11 +507,25 @@ def watch(pipe: str, root: str) -> Any:
     return functools.partial(sys.audit, event)
 
 
+def _ancestry() -> Iterator[int]:
+    """This process, its parent, and so on."""
+    process = os.getpid()
+    while process > 1:
+        yield process
+        try:
+            with open("/proc/%d/stat" % process) as file:
+                process = int(file.read().rpartition(")")[2].split()[1])
+        except OSError:
+            return
+
+
 def _speaker(descriptor: int, name: str, key: bytes) -> Any:
-    """Each line is signed, and numbered. The key is told before code under test runs, and read at once."""
+    """Each line is signed, and numbered. The key is told before code under test runs, and read at once; and with it
+    whose child this is: one that a test starts tells of no tests of the project's."""
     number = 0
     write, digest = os.write, blake2b
-    write(descriptor, b"hello %s %s\n" % (name.encode(), key.hex().encode()))
+    words = [name, key.hex(), *map(str, _ancestry())]
+    write(descriptor, b"hello %s\n" % " ".join(words).encode())
 
     def say(text: str) -> None:
         nonlocal number

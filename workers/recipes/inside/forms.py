@@ -30,6 +30,33 @@ EQUALS: dict[str, tuple[Any, ...]] = {
 CONTEXTS = ("assertRaises", "assertRaisesRegex", "assertWarns", "assertWarnsRegex", "assertLogs", "assertNoLogs")
 PYTESTS = ("approx", "raises", "warns", "fail")
 PLAIN_FORM = "assert"
+__unittest = True  # so that unittest and pytest leave the frames of this out of what they print
+
+
+def hear(asserted: Any) -> None:
+    """Have every assertion of pytest and unittest that is about to fail call this first."""
+    cases: Any = sys.modules["unittest"].TestCase
+    message = cases._formatMessage
+
+    def fail(self: Any, msg: Any = None) -> None:
+        """Fail immediately, with the given message."""
+        asserted()
+        raise self.failureException(msg)
+
+    def with_message(self: Any, msg: Any, standard: Any) -> Any:
+        asserted()
+        return message(self, msg, standard)
+
+    cases.fail, cases._formatMessage = fail, with_message
+    rewrite: Any = sys.modules.get("_pytest.assertion.rewrite")
+    explain = getattr(rewrite, "_format_explanation", None)
+
+    def explained(explanation: str) -> Any:
+        asserted()
+        return explain(explanation) if explain else explanation
+
+    if explain:
+        rewrite._format_explanation = explained
 
 
 def forms_in(module: Any) -> list[str]:

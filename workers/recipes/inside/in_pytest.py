@@ -37,8 +37,16 @@ TELLING = (
 )
 
 
+SESSIONS: list[Any] = []  # that run: a test may have one of its own in this process, which nobody is told of
+
+
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtestloop(session: Any) -> Any:
+    SESSIONS.append(session)
+    if len(SESSIONS) > 1:
+        yield
+        SESSIONS.pop()
+        return
     own: list[Any] = []
     manager = session.config.pluginmanager
     TELL("collected", {id(item): _told(item) for item in session.items if isinstance(item, pytest.Function)})
@@ -49,20 +57,28 @@ def pytest_runtestloop(session: Any) -> Any:
     session.items[:] = [item for item in session.items if item not in own]
     TELL("plugins", _plugins(manager))
     TELL("ended")
+    SESSIONS.pop()
 
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: Any) -> Any:
-    TELL("before_setup", id(item))
+    if item.session in SESSIONS[:1]:
+        TELL("before_setup", id(item), _given(item))
     yield
 
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_call(item: Any) -> Any:
-    TELL("plugins", _plugins(item.config.pluginmanager))
-    TELL("before_call", id(item))
-    yield
-    TELL("after_call", id(item), vars(item).get("_instance", vars(item).get("_testcase")))
+    if item.session not in SESSIONS[:1]:
+        yield
+        return
+    is_own = not isinstance(item, pytest.Function) or any(name == TOKEN for name, _ in item.user_properties)
+    TELL("plugins", _plugins(item.config.pluginmanager, None if is_own else item))
+    TELL("before_call", id(item), None if is_own else lambda: _told(item))
+    made: Any = yield
+    own = vars(item)
+    has_raised = getattr(made, "excinfo", None) or own.get("_excinfo")
+    TELL("after_call", id(item), own.get("_instance", own.get("_testcase")), not has_raised)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -87,8 +103,11 @@ def pytest_runtest_makereport(item: Any, call: Any) -> Any:
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_logreport(report: Any) -> Any:
     yield
-    if report.failed and all(name != TOKEN for name, _ in report.user_properties):
-        TELL("failed", report.nodeid)
+    if len(SESSIONS) == 1 and all(name != TOKEN for name, _ in report.user_properties):
+        if report.failed:
+            TELL("failed", report.nodeid)
+        elif report.passed and report.when == "call":
+            TELL("passed")
 
 
 def _told(item: Any) -> Any:
@@ -98,28 +117,42 @@ def _told(item: Any) -> Any:
     def facts() -> list[str]:
         """What would be called in a method's place, and the values that the test's own name tells."""
         kind: Any = type(item)
-        called = [key for key in vars(item) if callable(getattr(kind, key, None))]
+        called = ["%x" % id(kind), *_of_fixtures(item)]
+        called += [key for key in vars(item) if callable(getattr(kind, key, None))]
         given: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", None) or {}
-        return [*called, *(key + "=" + PLAIN(value) for key, value in given.items())]
+        home = getattr(getattr(item, "module", None), "__name__", "")
+        return [*called, *(key + "=" + PLAIN(value, home) for key, value in given.items())]
 
-    return TEST(name, path, getattr(item, "module", None), lambda: item.obj, facts)
+    return TEST(name, path, getattr(item, "module", None), lambda: item.obj, facts, _given(item))
+
+
+def _given(item: Any) -> list[str]:
+    return sorted(vars(item).get("funcargs") or ())
+
+
+def _of_fixtures(item: Any) -> list[str]:
+    """Which functions would be asked for what it is given."""
+    known: dict[str, Any] = getattr(vars(item).get("_fixtureinfo"), "name2fixturedefs", {})
+    return ["%s by %x" % (name, id(one.func)) for name, found in known.items() for one in found]
 
 
 FIXTURES: set[str] = set()
 USED: dict[str, list[str]] = {}  # a module's ways to assert
-SEEN: dict[Any, int] = {}
+SEEN: dict[tuple[str, Any], int] = {}
 
 
-def _plugins(manager: Any) -> list[tuple[str, Any]]:
+def _plugins(manager: Any, item: Any = None) -> list[tuple[str, Any]]:
     """Who has a part in what decides, and is new there."""
-    found: list[tuple[str, Any]] = []
+    found: list[tuple[str, Any]] = [("every hook", manager._inner_hookexec)]
+    if item is not None:
+        found.append(("the hooks of a test", type(item.ihook)))
     for name in TELLING:
-        for one in getattr(manager.hook, "pytest_" + name).get_hookimpls():
-            if SEEN.get((name, one.function)) is None:
-                SEEN[name, one.function] = 1
-                if getattr(one.function, "__globals__", None) is not globals():
-                    found.append((name, one.function))
-    return found
+        caller = getattr(manager.hook, "pytest_" + name)
+        found += [("callers", type(caller)), ("calls", getattr(caller, "_hookexec", None))]
+        found += [(name, one.function) for one in caller.get_hookimpls()]
+    new = [one for one in found if one not in SEEN and getattr(one[1], "__globals__", None) is not globals()]
+    SEEN.update(dict.fromkeys(new, 1))
+    return new
 
 
 def _with_own(items: list[Any]) -> tuple[list[Any], list[Any]]:

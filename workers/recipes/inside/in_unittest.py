@@ -18,9 +18,12 @@ TELL: Any = None  # where what the tests are is told, see digest.py
 MAX_TESTS = 12
 
 
+__unittest = True  # so that unittest leaves the frames of this file out of what it prints
+
+
 def watch() -> None:
     import unittest
-    from contextlib import suppress
+    from contextlib import contextmanager, suppress
 
     program: Any = unittest.TestProgram
     run_tests = program.runTests
@@ -42,13 +45,40 @@ def watch() -> None:
 
     def looked_at_first(self: Any, result: Any = None) -> Any:
         TELL("before_setup", id(self))
-        TELL("before_call", id(self))
+        TELL("before_call", id(self), lambda: _told(self))
         try:
             return run(self, result)
         finally:
             TELL("after_call", id(self), self)
 
     one.run = looked_at_first
+    outcome: Any = unittest.case._Outcome  # pyright: ignore
+    part = outcome.testPartExecutor
+
+    @contextmanager
+    def heard(self: Any, case: Any, *given: Any, **named: Any) -> Any:
+        """A failure is known where it happens, whatever becomes of it."""
+        with part(self, case, *given, **named):
+            try:
+                yield
+            except (unittest.SkipTest, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                if not self.expecting_failure and type(error).__name__ != "_ShouldStop":
+                    TELL("failed", _name(case), id(_whole(case)))
+                raise
+
+    outcome.testPartExecutor = heard
+
+
+def _whole(case: Any) -> Any:
+    """Of a part of a test the test."""
+    return getattr(case, "test_case", case)
+
+
+def _name(case: Any) -> str:
+    case = _whole(case)
+    return "%s::%s" % (type(case).__qualname__, getattr(case, "_testMethodName", ""))
 
 
 def _cases(suite: Any) -> list[Any]:
@@ -67,9 +97,10 @@ def _told(case: Any) -> Any:
     """Of a test that could not be loaded there is no more than its name."""
     cls: Any = type(case)
     name: str = getattr(case, "_testMethodName", "")
+    facts = lambda: [getattr(case, "_testMethodName", ""), "%x" % id(type(case))]  # noqa: E731
     module = sys.modules.get(cls.__module__)
     path = getattr(module, "__file__", None) or ""
-    return TEST("%s::%s" % (cls.__qualname__, name), path, module, lambda: getattr(cls, name, None), list)
+    return TEST(_name(case), path, module, lambda: getattr(cls, name, None), facts)
 
 
 def _names(cases: list[Any]) -> list[tuple[str, str, str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import os
 import re
 import sys
 import types
@@ -16,7 +17,21 @@ from typing import Any, Iterator
 
 TYPE_CHECKING = False  # both stand in the namespace already
 if TYPE_CHECKING:
-    from .code import bases_of, bytes_of, fields, fields_of_class, functions_in, home_of, is_a, is_code
+    from .code import (
+        MAX_HELD,
+        bases_of,
+        bytes_of,
+        contents,
+        fields,
+        fields_of_class,
+        functions_in,
+        held,
+        home_of,
+        is_a,
+        is_code,
+        members,
+        scalar,
+    )  # fmt: skip
 
 IMPORT = re.compile(r"^[ \t]*(?:from ([\w.]+) )?import (.+)", re.MULTILINE)
 MAX_EACH_BYTES = 16 * 1024  # of a value that is looked at before each test; longer ones when the session ends
@@ -27,7 +42,7 @@ class Names:
 
     def __init__(self, module: Any, path_of: Any) -> None:
         """`path_of`: a file as seen from the project, or nothing."""
-        self._module = module
+        self._module, self._home = module, fields(module).get("__name__")
         with open(fields(module)["__file__"], "rb") as file:
             source = file.read()
         tree = ast.parse(source)
@@ -52,6 +67,14 @@ class Names:
                 self._plain.update(_literals([node]))
         self.used = {name for name in _used(source) if not path_of(fields(sys.modules[name]).get("__file__"))}
         self._stored = _stored(tree)
+        imports = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+        self._folder = os.path.dirname(fields(module)["__file__"])
+        named = [one.name for node in imports if isinstance(node, ast.Import) for one in node.names]
+        named += [node.module or "" for node in imports if isinstance(node, ast.ImportFrom) and not node.level]
+        tops = {name.partition(".")[0] for name in named}
+        places = ("/%s.py", "/%s/__init__.py")
+        self._beside = [top for top in tops if any(os.path.exists(self._folder + place % top) for place in places)]
+        self._brought = {one.asname or one.name for node in imports for one in node.names}
         for names in re.findall(rb"^\s+global ([\w, ]+)", source, re.MULTILINE):
             self._stored.update({name.strip().decode(): 2 for name in names.split(b",")})
         for name in [name for name, count in self._stored.items() if count > 1]:
@@ -63,6 +86,7 @@ class Names:
         self._in_classes = {node.name: set(_stored(node)) for node in tree.body if isinstance(node, ast.ClassDef)}
         self._classes: list[type] = []
         self._inner: list[object] = []  # what can become another while it stays the same object
+        self._holders: list[object] = []  # what holds others, each of which can be replaced
         self._first = dict(self._all())
         self._seen: Any = None
 
@@ -70,6 +94,7 @@ class Names:
         """Since it was asked before; `at_last` whatever was known."""
         homes = [list(fields(self._module).values())]
         homes += [[*fields_of_class(cls).values(), bases_of(cls), type(cls)] for cls in self._classes]
+        homes += [list((held(one, self._home) or {}).values()) for one in self._holders]
         inner = [bytes_of(value) for value in self._inner]
         if at_last or self._seen is None or inner != self._seen[1] or not all(map(_are_same, homes, self._seen[0])):
             self._seen = homes, inner
@@ -100,34 +125,62 @@ class Names:
         for name in self._defined:
             if name in now and all(one.__code__.co_name != name for one in functions_in(now[name])):
                 yield name
+        file = now["__file__"]
+        mine = [
+            one for _, value in members(self._module) for one in functions_in(value) if one.__code__.co_filename == file
+        ]
+        for known in [now.get("__builtins__"), *(getattr(one, "__builtins__", None) for one in mine)]:
+            if known not in (None, builtins) and known is not vars(builtins):
+                yield "what is built in"
+        yield from (name + " is another than the one beside it" for name in self._beside if self._is_elsewhere(name))
         # what comes between the file and Python's own names
         yield from self._free & now.keys()
+
+    def _is_elsewhere(self, name: str) -> bool:
+        folder = os.path.dirname(str(fields(sys.modules.get(name)).get("__file__")))
+        return name in sys.modules and folder not in (self._folder, self._folder + "/" + name)
 
     def _all(self) -> Iterator[tuple[str, object]]:
         """What the file's own statements make, in classes, too: code by identity, plain values by what they are."""
         own = fields(self._module)
-        name = own.get("__name__")
-        self._classes, self._inner = [], []
+        self._classes, self._inner, self._holders = [], [], []
         homes: list[tuple[str, Any, Any]] = [("", own, self._stored)]
         for key, value in list(own.items()):
-            if key in self._in_classes and is_a(value, type) and home_of(value) == name:
+            if key in self._in_classes and is_a(value, type) and home_of(value) == self._home:
                 yield "the bases of " + key, Same(*bases_of(value), type(value))
                 homes.append((key + ".", fields_of_class(value), self._in_classes[key]))
                 self._classes.append(value)
         for prefix, home, stored in homes:
             for key in [key for key in stored if key in home]:
-                yield from self._told(prefix + key, home[key], name)
+                # what an object of others' holds is theirs
+                yield from self._told(prefix + key, home[key], 0 if not prefix and key in self._brought else 6)
 
-    def _told(self, label: str, value: Any, name: Any) -> Iterator[tuple[str, object]]:
+    def _told(self, label: str, value: Any, depth: int = 6) -> Iterator[tuple[str, object]]:
         if is_code(value) or is_a(value, types.ModuleType):
             yield label, Same(value)
-        elif home_of(value) != name:
-            yield label, self._bytes(value)
-        elif all(cls is object or home_of(cls) == name for cls in type.mro(type(value))):
-            # of an object that is the test's alone the fields that it has had
-            inner = {key: self._bytes(one) for key, one in fields(value).items()}
-            yield label, Same(type(value))
-            yield from ((label + "." + str(key), one) for key, one in inner.items())
+            for function in functions_in(value) if depth else ():
+                if function.__code__.co_filename == fields(self._module)["__file__"]:
+                    yield from self._of_function(label, function, depth)
+            return
+        said = self._bytes(value)
+        inner = held(value, self._home) if said is None and depth and len(self._holders) < MAX_HELD else None
+        if inner is None:
+            yield label, Same(value) if said is None and depth else said
+            return
+        self._holders.append(value)
+        yield label, (Same(type(value)), len(inner) if is_a(value, (list, tuple, dict, set)) else None)
+        for key, one in inner.items():
+            yield from self._told("%s.%s" % (label, key), one, depth - 1)
+
+    def _of_function(self, label: str, function: Any, depth: int) -> Iterator[tuple[str, object]]:
+        """What it keeps from call to call."""
+        kept = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *contents(function)]
+        for number, one in enumerate(kept):
+            if not (is_code(one) or scalar(one) == repr(one)):
+                yield from self._told("%s.%d" % (label, number), one, depth - 1)
+        for key, one in list(vars(function).items()):
+            if not (is_code(one) or key == "pytestmark" or key[:2] == "__"):
+                yield from self._told("%s.%s" % (label, key), one, depth - 1)
 
     def _bytes(self, value: Any) -> bytes | None:
         said = bytes_of(value)

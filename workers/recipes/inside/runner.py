@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import types
 from hashlib import blake2b
@@ -53,6 +54,7 @@ HOOKS = frozenset(
         "unittest.case.TestCase.maxDiff",
     )
 )
+HYPOTHESIS = ("max_examples", "phases", "stateful_step_count", "derandomize", "suppress_health_check")
 # Looked at before each test, when its own fixtures are there; all else when the session ends.
 CRITICAL = (
     *("unittest.case", "_pytest.approx", "_pytest.outcomes", "_pytest.python_api", "_pytest.raises"),
@@ -62,6 +64,7 @@ CRITICAL = (
 USUAL = ("builtins", "math", "operator", "pytest")
 IS_MADE = 1 << 9  # a class that somebody's code has made: in others nothing can be replaced
 STANDARD = os.path.dirname(os.path.realpath(os.__file__)) + "/"
+IN_LIBRARY = re.compile("(?:site|dist)-packages/")
 MAX_TABLE = 500  # names of codecs, of entities and the like are no code
 # Python 3.11 and later write sets in one order, so that two processes write the same code in the same way.
 CAN_WRITE_CODE = sys.version_info >= (3, 11)
@@ -138,6 +141,8 @@ class Runner:
         self._first = {name: _now(module) for name, module in runners}
         others = [(name, module) for name, module in self._standard() if name not in self._first]
         self._there = {name for name, _ in others}
+        self._objects = dict(self._standard())
+        self._replaced: set[str] = set()  # when tests were collected
         self._late: dict[str, list[tuple[str, Any]]] = {}  # Python's own that came later
         self._tables = list(_code_in_tables([*runners, *others]))
         looked_at = [(name, module) for name, module in runners if name in USUAL + CRITICAL]
@@ -150,6 +155,7 @@ class Runner:
     def used(self, names: set[str]) -> None:
         """What tests import from elsewhere."""
         self._used = names
+        self._replaced = set(self._not_pythons())
         modules = [(name, sys.modules[name]) for name in sorted(names.difference(USUAL)) if name in sys.modules]
         self._kinds += [(name, module, type(module)) for name, module in modules if name not in CRITICAL]
         self._usual.add(modules)
@@ -164,8 +170,21 @@ class Runner:
         found |= {name for name, _ in self._critical.changed(at_last=True)}
         for homes in (self._at_last, self._usual):
             found |= {name for name, value in homes.changed(at_last=True) if not _is_of_a_library(name, value)}
+        found |= self._replaced.union(self._not_pythons())
         found |= {name for name, table, key, value in self._tables if table.get(key, value) is not value}
         return found - HOOKS
+
+    def _not_pythons(self) -> Iterator[str]:
+        """Modules that bear the name of one of Python's own, and are none."""
+        pythons: Any = getattr(sys, "stdlib_module_names", ())
+        modules: list[tuple[str, Any]] = list(sys.modules.items())
+        for name, module in modules:
+            if self._objects.get(name, module) is not module:
+                yield "the module " + name
+            elif name.partition(".")[0] in pythons and name != "__main__" and not is_standard(module, self._folders):
+                file = fields(module).get("__file__")
+                if not (type(file) is str and IN_LIBRARY.search(file)):
+                    yield "the module " + name
 
     def changed_among_critical(self) -> set[str]:
         return {name for name, _ in self._critical.changed()} - HOOKS
@@ -200,8 +219,9 @@ class Runner:
             own = [(key, one) for key, one in members(module) if (first is None or key in first)]
             found[name] = self._digest(name, own)
         settings = fields(sys.modules.get("hypothesis")).get("settings")
-        if settings is not None:  # how many examples it tries is no code
-            found["hypothesis.settings"] = short(getattr(getattr(settings, "default", None), "max_examples", None))
+        if settings is not None:  # how it tries examples is no code
+            default: Any = getattr(settings, "default", None)
+            found["hypothesis.settings"] = short([getattr(default, name, None) for name in HYPOTHESIS])
         for name, module in self._standard():
             if name not in self._first and name not in self._there:
                 self._late[name] = list(members(module))
@@ -283,7 +303,7 @@ def _is_alien(value: Any, module: Any) -> bool:
 def _is_of_a_library(name: str, value: Any) -> bool:
     """Libraries mend Python, as `typing_extensions` does. A runner's own is nobody's to mend."""
     file = file_of(value)
-    return type(file) is str and ("site-packages/" in file or "dist-packages/" in file) and not is_below(name, RUNNERS)
+    return type(file) is str and IN_LIBRARY.search(file) is not None and not is_below(name, RUNNERS)
 
 
 def _is_mock(value: Any) -> bool:
