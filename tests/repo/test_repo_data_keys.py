@@ -22,6 +22,32 @@ def test_a_table_on_one_line_ends_there():
     assert not contradict(*(text.encode() for text in both), form="sql")
 
 
+# What both have, what each adds around it, and whether both can stand.
+ADDED = {
+    "one resource twice": ("blocks", "", 'resource "a" "b" {\n}\n', 'resource "a" "b" {\n  x = 1\n}\n', True),
+    "two resources": ("blocks", "", 'resource "a" "b" {\n}\n', 'resource "a" "c" {\n}\n', False),
+    "one function of a shell twice": ("shell", "", "run() {\n  one\n}\n", "run() {\n  two\n}\n", True),
+    "two functions of a shell": ("shell", "", "run() {\n  one\n}\n", "stop() {\n  two\n}\n", False),
+    "one type of a schema twice": ("graphql", "", "type A { a: Int }\n", "type A { b: Int }\n", True),
+    "two types of a schema": ("graphql", "", "type A { a: Int }\n", "type B { a: Int }\n", False),
+}
+
+
+@pytest.mark.parametrize("said", ADDED)
+def test_two_that_have_one_name_cannot_both_stand(said: str):
+    form, middle, ours, theirs, is_contradiction = ADDED[said]
+    texts = (middle, ours + middle, middle + theirs, ours + middle + theirs)
+
+    assert contradict(*(text.encode() for text in texts), form=form) is is_contradiction
+
+
+def test_a_group_that_one_version_removes_and_another_one_includes_is_gone():
+    base, keep = '[dependency-groups]\nlint = ["a"]\ntest = ["b"]\n', '[dependency-groups]\ntest = ["b"]\n'
+    new = 'all = [{include-group = "lint"}]\n'
+
+    assert contradict(*(text.encode() for text in (base, keep, base + new, keep + new)), form="toml")
+
+
 ODD = [
     b"\0",
     b"\xff\xfe\n",

@@ -193,7 +193,7 @@ LARGE = {
     "names in a list": ("NAMES = [\n", "    name{n},\n", "]\n"),
     "calls in a chain": ("x = a", ".b()", "\n"),
     "terms of a sum": ("x = a", " + a", "\n"),
-    "brackets": ("x = 1", " + (1", ")" * 4000 + "\n"),
+    "brackets": ("x = 1", " + (1", ")" * 2000 + "\n"),
     "routes": "app.get('/r{n}/{{{{x}}}}')\n",
     "classes": "class A{n}(B{n}):\n    def f(self):\n        return self.g(x)\n\n",
 }
@@ -203,7 +203,7 @@ LARGE = {
 def test_the_time_for_a_file_grows_with_its_length_alone(kind: str):
     """A process of ten seconds reads it: where that is too little, git's merge stands unseen."""
     first, each, last = LARGE[kind] if isinstance(LARGE[kind], tuple) else ("", LARGE[kind], "")
-    text = (first + "".join(each.format(n=n) for n in range(4000)) + last).encode()
+    text = (first + "".join(each.format(n=n) for n in range(2000)) + last).encode()
     started = time.process_time()
 
     assert not contradict(text, b"\n" + text, text + b"\n", b"\n" + text + b"\n", "Python")
