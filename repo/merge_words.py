@@ -92,6 +92,7 @@ _OFFERS = {
         r"(?:\benviron(?:\.get)?[\[(]|\bgetenv\(|\benv\.|\bENV\[)\s*['\"]?(\w+)",
     ),
 }
+_ROOTS = ("templates", "static", "public")  # below them files are known by the rest of their path
 _ENDS = ("/__init__", "/index", "/mod")
 
 
@@ -275,6 +276,7 @@ def names_gone(taken: Words, other: Words) -> set[str]:
             continue
         parts = stem.split("/")
         said = {path, stem, *("/".join(parts[at:]) for at in range(1, len(parts) - 1))}
+        said |= {path.rpartition(f"{root}/")[2] for root in _ROOTS if f"/{root}/" in f"/{path}"}
         found |= {one for file, mentions in other.mentions.items() if said & mentions for one in (file, path)}
     return found
 
