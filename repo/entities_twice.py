@@ -38,6 +38,7 @@ _REGISTERS = re.compile(
 # Those of them whose order means nothing, where no name takes what another one is for.
 _ROUTES = r"[\w.]+\.(?:get|post|put|delete|patch|head|options|route|websocket)"
 _BY_ARGUMENT = r"[\w.]+\.(?:errorhandler|exception_handler)"
+_VERBS = {"get", "post", "put", "delete", "patch", "head", "options"}
 _ANY_ORDER = re.compile(
     rf"{_ROUTES}|{_BY_ARGUMENT}|[\w.]+\.(?:command|group|task|filter|simple_tag)|shared_task|test|it|describe"
     r"|p?flag\.(?:Bool|Duration|Float64|Int|Int64|String|StringSlice|Uint|Uint64)"
@@ -70,13 +71,21 @@ def may_change_places(one: str, other: str) -> bool:
     >>> may_change_places("app.get /a", "app.get /b/{n}"), may_change_places("app.get /a", "app.get /{n}")
     (True, False)
     """
-    for some, beside in ((one, other), (other, one)):
-        said, _, told = some.partition(" ")
-        fixed = re.split(r"[:{<*(]", told)[0] if re.fullmatch(_ROUTES, said) else told
-        path = beside.partition(" ")[2]
-        if path == told or (fixed != told and path.startswith(fixed)):
-            return False
-    return True
+    (said, _, told), (beside, _, path) = one.partition(" "), other.partition(" ")
+    if not re.fullmatch(_ROUTES, said):
+        return told != path
+    verb, of_other = (name.rpartition(".")[2] for name in (said, beside))
+    return (verb != of_other and {verb, of_other} <= _VERBS) or not _may_meet(told, path)
+
+
+def _may_meet(route: str, other: str) -> bool:
+    """Whether there is a path that both take."""
+    if re.search(r"\*|\(|\bpath\b", route + other):
+        starts = [re.split(r"[:{<*(]", one)[0] for one in (route, other)]
+        return starts[0].startswith(starts[1]) or starts[1].startswith(starts[0])
+    parts, beside = route.split("/"), other.split("/")
+    same = (one == another or re.search(r"[:{<]", one + another) for one, another in zip(parts, beside, strict=False))
+    return len(parts) == len(beside) and all(same)
 
 
 def doubled(node: Node, parent: Node | None) -> Iterator[tuple[str, ...]]:

@@ -55,7 +55,7 @@ class Across:
         for key in keys:
             other = self._said[key]
             for some, others in ((own, other), (other, own)):
-                if names := some[0].types_lost & others[0].types_named:
+                if names := some[0].things_lost & others[0].things_named:
                     why = f"one begins to use {', '.join(sorted(names))}, which is gone with the other"
                     return Met(key, tuple(sorted({*patch.paths})), why)
                 if named := names_gone(some[0], others[0]):

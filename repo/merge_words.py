@@ -45,6 +45,58 @@ _GO_ELSEWHERE = re.compile(r"_(linux|windows|darwin|freebsd|unix|amd64|arm64|was
 _AFTER = re.compile(
     r"down_revision\b[^=]{0,200}=\s*['\"](\w+)['\"]|dependencies\s*=\s*\[?\(\s*['\"](\w+)['\"],\s*['\"](\w+)['\"]\)"
 )
+# What files without a language offer to others: whose, in which lines, and in which lines of which files others ask.
+_OFFERS = {
+    "the target": (
+        r"(.*/)?(GNU)?[Mm]akefile|.*\.mk",
+        r"([\w.-]+)\s*:(?![:=])",
+        r".*",
+        r"\bmake\s+(?:-\S+\s+)*([\w.-]+)",
+    ),
+    "the script": (
+        r"(.*/)?package\.json",
+        r"\s*\"([\w:.-]+)\"\s*:",
+        r".*",
+        r"\b(?:npm|pnpm|yarn|bun)\s+run\s+([\w:.-]+)",
+    ),
+    "the package": (
+        r"(.*/)?package\.json",
+        r"\s*\"(@?[\w./-]+)\"\s*:\s*\"",
+        r".*\.[cm]?[jt]sx?",
+        r"(?:\bfrom|\bimport|\brequire\()\s*['\"]((?:@[\w.-]+/)?[\w.-]+)",
+    ),
+    "the distribution": (
+        r"(.*/)?(pyproject\.toml|setup\.cfg|Pipfile|[\w.-]*requirements[\w.-]*\.(txt|in))",
+        r"\s*[\"']?([A-Za-z][\w.-]*)\s*(?:\[[^\]]*\]\s*)?(?:[\"'=<>~!;,@].*)?$",
+        r".*\.pyi?",
+        r"^\s*(?:from|import)\s+([A-Za-z]\w*)",
+    ),
+    "the crate": (
+        r"(.*/)?Cargo\.toml",
+        r"([\w-]+)(?:\.workspace)?\s*=",
+        r".*\.rs",
+        r"\b(?:use|extern\s+crate)\s+([a-z]\w*)|\bfeature\s*=\s*\"([\w-]+)\"",
+    ),
+    "the workspace's crate": (
+        r"(.*/)?Cargo\.toml",
+        r"([\w-]+)\s*=(?!\s*\{\s*workspace)",
+        r"(.*/)?Cargo\.toml",
+        r"^([\w-]+)(?=\s*=\s*\{\s*workspace|\.workspace)",
+    ),
+    "the module": (
+        r"(.*/)?go\.mod",
+        r"\s*(?:require\s+)?([\w.-]+\.[\w.-]+/[\w./-]+)\s+v",
+        r".*\.go",
+        r"^\s*(?:import\s+)?(?:\w+\s+)?\"([\w.-]+\.[\w.-]+/[^\"]+)\"",
+    ),
+    "the variable": (
+        r"(.*/)?\.env(\.\w+)*",
+        r"(?:export\s+)?(\w+)=",
+        r".*\.(\w{2,4})",
+        r"(?:\benviron(?:\.get)?[\[(]|\bgetenv\(|\benv\.|\bENV\[)\s*['\"]?(\w+)",
+    ),
+}
+_ROOTS = ("templates", "static", "public")  # below them files are known by the rest of their path
 _ENDS = ("/__init__", "/index", "/mod")
 
 
@@ -52,21 +104,23 @@ _ENDS = ("/__init__", "/index", "/mod")
 class Words:
     """`gone`: paths that it takes away. `mentions`: paths that it begins to name. `lost`: by file, names of definitions
     whose line it took away or changed, or nothing but that it asks for more. `words`: by file, those it begins to use.
-    `types_lost`, `types_named`: of schemas. `seats`: what one alone can have among the files of a folder."""
+    `things_lost`, `things_named`: types of schemas, and what Makefiles, manifests and the like offer to others;
+    `things_made`: those that it brings itself. `seats`: what one alone can have among the files of a folder."""
 
     gone: set[str] = field(default_factory=set[str])
     kept: set[str] = field(default_factory=set[str])
     mentions: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     lost: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     words: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    types_lost: set[str] = field(default_factory=set[str])
-    types_named: set[str] = field(default_factory=set[str])
+    things_lost: set[str] = field(default_factory=set[str])
+    things_named: set[str] = field(default_factory=set[str])
+    things_made: set[str] = field(default_factory=set[str])
     seats: dict[tuple[str, ...], str] = field(default_factory=dict[tuple[str, ...], str])
 
     @property
     def takes(self) -> bool:
         """It may let down others."""
-        return bool(self.gone or self.lost or self.types_lost)
+        return bool(self.gone or self.lost or self.things_lost)
 
 
 def words_of(diff: bytes, files: Iterable[FileChange]) -> Words:
@@ -82,6 +136,8 @@ def words_of(diff: bytes, files: Iterable[FileChange]) -> Words:
         return found
     for path, removed, added in _lines(diff.decode("utf-8", "replace")):
         _read(found, path, removed, added)
+    found.things_lost -= found.things_made
+    found.things_named -= found.things_made
     return found
 
 
@@ -105,8 +161,18 @@ def _read(found: Words, path: str, removed: list[str], added: list[str]) -> None
         found.mentions[path] = mentions
     suffix = posixpath.splitext(path)[1]
     if suffix in (".proto", ".graphql", ".gql"):
-        found.types_lost |= set(_types(removed)) - set(_types(added))
-        found.types_named |= {word for line in added for word in _WORD.findall(line)} - set(_types(added))
+        found.things_lost |= set(_types(removed)) - set(_types(added))
+        found.things_named |= {word for line in added for word in _WORD.findall(line)} - set(_types(added))
+    for kind, (of, line, asking, asks) in _OFFERS.items():
+        if re.fullmatch(of, path):
+            gone, made = (
+                {f"{kind} {one[1]}" for said in lines if (one := re.match(line, said))} for lines in (removed, added)
+            )
+            found.things_made |= {_in_folder(one, folder) for one in made}
+            found.things_lost |= {_in_folder(one, folder) for one in gone - made}
+        if re.fullmatch(asking, path):
+            names = {name for said in added for one in re.findall(asks, said) for name in _parts_of(one)}
+            found.things_named |= {_in_folder(f"{kind} {name}", above) for name in names for above in _above(folder)}
     if suffix not in SUFFIXES:
         return
     new = {word for line in added for word in _WORD.findall(line)}
@@ -121,14 +187,31 @@ def _read(found: Words, path: str, removed: list[str], added: list[str]) -> None
         found.lost[path] = lost
     if suffix == ".go" and not _GO_ELSEWHERE.search(path) and not any("//go:build" in line for line in added):
         clauses = [{line for line in lines if line.startswith("package ")} for lines in (removed, added)]
-        found.types_lost |= {f"{line} in {folder or '.'}" for line in clauses[0] - clauses[1]}
-        found.types_named |= {f"{line} in {folder or '.'}" for line in clauses[1] - clauses[0]}
+        found.things_lost |= {f"{line} in {folder or '.'}" for line in clauses[0] - clauses[1]}
+        found.things_named |= {f"{line} in {folder or '.'}" for line in clauses[1] - clauses[0]}
         said = {(one[1] or "", one[2]) for line in added if (one := _GO.match(line))}
         said -= {(one[1] or "", one[2]) for line in removed if (one := _GO.match(line))}
         found.seats |= {(folder, "Go", *name): path for name in said if name[1] not in ("init", "main", "_")}
     if suffix == ".py" and not removed:
         for one in filter(None, map(_AFTER.search, added)):
             found.seats[(folder, "after", *filter(None, one.groups()))] = path
+
+
+def _in_folder(thing: str, folder: str) -> str:
+    """Packages write `-` where code writes `_`."""
+    return f"{thing.lower().replace('-', '_')} of {folder or '.'}/"
+
+
+def _above(folder: str) -> Iterator[str]:
+    yield folder
+    while folder:
+        yield (folder := posixpath.dirname(folder))
+
+
+def _parts_of(found: str | tuple[str, ...]) -> Iterator[str]:
+    """What code asks for: itself, or something in it."""
+    parts = (found if isinstance(found, str) else next(filter(None, found), "")).split("/")
+    yield from ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
 
 
 def _exported(lines: Iterable[str]) -> set[str]:
@@ -199,6 +282,7 @@ def names_gone(taken: Words, other: Words) -> set[str]:
             continue
         parts = stem.split("/")
         said = {path, stem, *("/".join(parts[at:]) for at in range(1, len(parts) - 1))}
+        said |= {path.rpartition(f"{root}/")[2] for root in _ROOTS if f"/{root}/" in f"/{path}"}
         found |= {one for file, mentions in other.mentions.items() if said & mentions for one in (file, path)}
     return found
 
