@@ -201,16 +201,21 @@ def contradict(base: Sequence[Entity], ours: Sequence[Entity], theirs: Sequence[
     added = [_new_names(side) for side in (mine, other)]
     if any(added[1].get(place, meaning) != meaning for place, meaning in added[0].items()):
         return True
-    return _is_let_down(mine, other) or _is_let_down(other, mine) or bool(_identities(mine) & _identities(other))
+    kept = [{name for one in side.values() for name in one.binds} for side in new]
+    if _is_let_down(mine, other, kept[0]) or _is_let_down(other, mine, kept[1]):
+        return True
+    return bool(_identities(mine) & _identities(other))
 
 
-def _is_let_down(some: Sequence[Change], others: Sequence[Change]) -> bool:
+def _is_let_down(some: Sequence[Change], others: Sequence[Change], kept: Set[str]) -> bool:
+    """`kept`: the names that the file of `some` binds all the same, by another statement."""
     used = sum((one.used() for one in others), Counter[str]())
     bases = sum((one.built_on() for one in others if one.was is None), Counter[str]())
     new = _new_names(some)
     for change in some:
         for name, how in change.touched():
-            if how == "removed" and (change.scope, name) not in new and _is_used(used, change, name, how):
+            is_gone = how == "removed" and (change.scope, name) not in new and (change.scope or name not in kept)
+            if is_gone and _is_used(used, change, name, how):
                 return True
             asked = bases if _ASKS.search(change.inside_type) and _is_asked_for(change) else Counter[str]()
             if how in ("added", "changed") and not _serves(change) and _is_built_on(change, name, used, asked):

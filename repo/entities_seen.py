@@ -108,6 +108,10 @@ def seen(root: Node) -> Seen:
             found.twice.update((of, inside, *told) for told in doubled(node, parent))
         waiting += [(child, of, inside) for child in visit.below()]
     found.twice.update(doubled_impls(root))
+    if b"global " not in (root.text or b""):
+        for kind, where, name in found.defined:
+            if kind == "x" and where:  # what is used there is a function's own
+                found.used["x", "", name] -= found.used["x", where, name]
     return found
 
 
