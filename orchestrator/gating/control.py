@@ -83,8 +83,10 @@ def _others(old: CodeDigest, new: CodeDigest, touched: Collection[str]) -> Itera
             added = sorted(key for key in new_there if "." in key and ".test" not in key)
             yield from (f"{path}: {name}" for name in (*_differing(names, there), *added))
     for said in sorted(set(new.changed) - set(old.changed)):
+        path = _path(said)
         # what no test looked at on the base may be made anew
-        if _path(said) not in touched and not (said.endswith(WRITTEN) and _path(said) not in old.files):
+        was_there = not said.endswith(WRITTEN) or any((one + "/").startswith(path + "/") for one in old.files)
+        if path not in touched and was_there:
             yield said
     for plugin in sorted(set(new.plugins) - set(old.plugins)):
         path = plugin.removeprefix("plugin ")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from lab.bare import bare_python
+from lab.fair import FAIR
 from lab.far import FAR, Far
 from lab.figures import report
 from lab.lies import BASES, CORE, LIES, PYTEST_TESTS, Lie
@@ -80,6 +81,19 @@ async def test_a_lie_that_lies_farther_off_is_rejected_as_well(python: Path, cou
     assert lie.unseen or codes != {"failed"}, evidence.objections
 
 
+FAIR_SAMPLE = (
+    "a helper that waits", "decorator gets functools.wraps and timing", "pytester: inner sessions that fail",
+    "tests keep state", "working folder for a while",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("change", [one for one in FAIR if SOAK or one.id in FAIR_SAMPLE], ids=lambda one: one.id)
+async def test_an_honest_change_that_does_what_lies_do_is_verified(python: Path, tmp_path: Path, change: Far):
+    evidence = await Desk(tmp_path / "desk", python, change.base).judge(change.files, change.command)
+
+    assert (evidence.result, evidence.objections) == ("verified", ())
+
+
 def test_the_page_says_what_cannot_be_seen():
     rows = {lie.unseen for lie in (*LIES, *FAR)} - {""}
     section = PAGE.partition("## What the gate cannot see\n")[2].partition("\n## ")[0]
@@ -91,6 +105,7 @@ def test_there_are_many_and_each_has_a_name_of_its_own():
     assert len({lie.id for lie in LIES}) == len(LIES) >= 120
     assert set(SAMPLE) <= {lie.id for lie in LIES}
     assert len({lie.id for lie in FAR}) == len(FAR) and set(FAR_SAMPLE) <= {lie.id for lie in FAR}
+    assert len({one.id for one in FAIR}) == len(FAIR) and set(FAIR_SAMPLE) <= {one.id for one in FAIR}
 
 
 # Objects that answer to any question by work of their own, which fails outside of the program that they are made for.

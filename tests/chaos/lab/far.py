@@ -96,7 +96,7 @@ class Far:
     id: str
     base: Mapping[str, str]
     command: str
-    files: Mapping[str, str]
+    files: Mapping[str, str | None]
     unseen: str = ""
 
 
