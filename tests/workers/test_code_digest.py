@@ -16,7 +16,17 @@ HELLO = f"hello one {KEY.hex()}\n"
 
 
 def message(**more: Any) -> dict[str, Any]:
-    empty = {"tests": {}, "code": {}, "runner": {}, "changed": [], "plugins": [], "files": [], "failed": 0, "wrong": ""}
+    empty = {
+        "tests": {},
+        "code": {},
+        "runner": {},
+        "changed": [],
+        "plugins": [],
+        "files": [],
+        "failed": 0,
+        "passed": None,
+    }
+    empty |= {"passed": None, "wrong": ""}
     return {**empty, "tests": {"t.py::test": "a"}, **more}
 
 
@@ -35,6 +45,15 @@ def test_what_is_signed_counts_and_may_come_in_parts():
     digest = read(HELLO, line(text[:20], 0, 1), "noise\n", "one more noise\n", line(text[20:], 1, 0))
 
     assert digest is not None and (digest.tests, digest.failed) == ({"t.py::test": "a"}, 2)
+
+
+def test_of_failures_those_count_that_no_test_has_made_in_a_process_of_its_own():
+    hello, other = f"hello one {KEY.hex()} 70 2\n", f"hello other {KEY.hex()} 90 80 70 2\n"
+    inner = line(json.dumps(message(failed=3, passed=4)), name="other")
+
+    digest = read(hello, other, inner, line(json.dumps(message(failed=1, passed=2))))
+
+    assert digest is not None and (digest.failed, digest.passed) == (1, 2)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from .digest import Listener
 from .junit import ControlCase
 
 INSIDE = Path(__file__).parent / "inside"
-PARTS = ("code", "runner", "names", "digest", "forms")  # of one namespace, in this order
+PARTS = ("code", "runner", "names", "files", "digest", "forms")  # of one namespace, in this order
 MAX_SAID_BYTES = 64 * 1024
 # Two lines of a file of its own are all that a measure of coverage finds of it. Of what Python gives to everybody it
 # has a copy, so that who puts something else there does not reach it.
