@@ -47,9 +47,16 @@ _EVERYWHERE = frozenset(
     "stop",
     "send",
     "call",
+    "string",
+    "error",
 }
 _FOR_PEOPLE = frozenset({"__repr__", "__str__", "toString"})
 _WHOLE = re.compile(r"\b(\w*Enum|\w*Flag|NamedTuple|TypedDict|dataclass|define|frozen|attrs)\b")
+
+
+def _is_everywhere(name: str) -> bool:
+    """Go writes them with a capital."""
+    return name in _EVERYWHERE or f"{name[:1].lower()}{name[1:]}" in _EVERYWHERE
 
 
 def clash(base: Node, *sides: Node, merged: Node) -> bool:
@@ -110,7 +117,7 @@ def _gone(old: Seen, some: Seen, others: Seen) -> Iterator[bool]:
             is_local_to_them = kind == "x" and _binds_more(place, old, others)
             yield not some.used[place] and not is_local_to_them
         elif kind == ".":
-            yield name not in _EVERYWHERE or _more("self.", "", name, old, others)
+            yield not _is_everywhere(name) or _more("self.", "", name, old, others)
 
 
 def _binds_more(place: Place, old: Seen, others: Seen) -> bool:
@@ -136,7 +143,7 @@ def _changed(old: Seen, some: Seen, others: Seen, from_elsewhere: bool) -> Itera
             if _more("self.", "", name, old, others):
                 yield True
             is_reached = from_elsewhere or (".", "", name) in old.defined  # a function of this file is no member here
-            if is_reached and name not in _EVERYWHERE and _more(".", "", name, old, others):
+            if is_reached and not _is_everywhere(name) and _more(".", "", name, old, others):
                 yield True
     for (kind, where, name), said in old.defined.items():
         if kind == "x" and not where and any(one.startswith("import ") for one in said):
