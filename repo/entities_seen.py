@@ -108,11 +108,17 @@ def seen(root: Node) -> Seen:
             found.twice.update((of, inside, *told) for told in doubled(node, parent))
         waiting += [(child, of, inside) for child in visit.below()]
     found.twice.update(doubled_impls(root))
-    if b"global " not in (root.text or b""):
-        for kind, where, name in found.defined:
-            if kind == "x" and where:  # what is used there is a function's own
-                found.used["x", "", name] -= found.used["x", where, name]
+    _leave_out_locals(found, root.text or b"")
     return found
+
+
+def _leave_out_locals(found: Seen, text: bytes) -> None:
+    """What is a function's own is no use of the file's names; but pytest finds fixtures by parameters' names."""
+    for (kind, where, name), said in found.defined.items() if b"global " not in text else ():
+        if kind == "x" and where:
+            found.used["x", "", name] -= found.used["x", where, name]
+            is_asked_for = where.rpartition(".")[2].startswith("test") or b"fixture" in text
+            found.used["x", "", name] += is_asked_for and "parameter" in said
 
 
 def _is_open(node: Node) -> bool:

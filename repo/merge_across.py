@@ -14,7 +14,9 @@ from .merge_tree import Version, version_at
 from .merge_words import Words, may_meet, names_gone, reaches, words_of
 from .scratch import Scratch
 
-MAX_LOOKS = 20  # for one patch
+MAX_LOOKS = 20  # for two patches
+
+_Said = tuple[str, Words, Mapping[bytes, Version]]  # a patch's key, its lines, and what it makes of its files
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,6 @@ class Across:
             for key, other in self._seats.get(seat, {}).items():
                 if other != path:
                     return Met(key, tuple(sorted((path, other))), f"both have {' '.join(seat[-1:])}")
-        looks = 0
         # Those that take nothing away cannot let down one that takes nothing away, either.
         keys = self._said if words.takes else self._with_losses
         for key in keys:
@@ -60,12 +61,21 @@ class Across:
                     return Met(key, tuple(sorted({*patch.paths})), why)
                 if named := names_gone(some[0], others[0]):
                     return Met(key, tuple(sorted(named)), "one names a file that is gone with the other")
-                for path, file in may_meet(some[0], others[0]):
-                    if looks >= MAX_LOOKS or not await self._reaches(path, file, others[1]):
-                        continue
-                    looks += 1
-                    if await self._is_let_down(path, some[1], file, others[1]):
-                        return Met(key, tuple(sorted((path, file))), f"{file} begins to use what {path} no longer has")
+            if let_down := await self._let_down((patch.key, *own), (key, *other)):
+                path, file = let_down
+                return Met(key, tuple(sorted(let_down)), f"{file} begins to use what {path} no longer has")
+        return None
+
+    async def _let_down(self, one: _Said, another: _Said) -> tuple[str, str] | None:
+        """The first file of either patch that the other one takes something from, and that one's. In an order that does
+        not depend on who comes first, since it is not looked for to the end."""
+        pairs = ((path, file, a, b) for a, b in ((one, another), (another, one)) for path, file in may_meet(a[1], b[1]))
+        looks = 0
+        for path, file, some, others in sorted(pairs, key=lambda pair: (pair[0], pair[1], pair[2][0])):
+            if looks < MAX_LOOKS and await self._reaches(path, file, others[2]):
+                looks += 1
+                if await self._is_let_down(path, some[2], file, others[2]):
+                    return path, file
         return None
 
     def add(self, patch: Changeset, side: Side) -> None:

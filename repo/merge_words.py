@@ -97,6 +97,7 @@ _OFFERS = {
     ),
 }
 _ROOTS = ("templates", "static", "public")  # below them files are known by the rest of their path
+_OF_TESTS = re.compile(r"(^|/)(tests?|__tests__|benches|examples)/|_test\.go$|\.(test|spec)\.\w+$|(^|/)test_[^/]*$")
 _ENDS = ("/__init__", "/index", "/mod")
 
 
@@ -292,6 +293,8 @@ def may_meet(lost: Words, other: Words) -> Iterator[tuple[str, str]]:
     for path, names in lost.lost.items():
         stem, folder = posixpath.basename(stem_of(path)), posixpath.basename(posixpath.dirname(path))
         for file, words in other.words.items():
+            if _OF_TESTS.search(path) and not _OF_TESTS.search(file):
+                continue  # no code but the tests' takes anything from these
             if file != path and _family(file) == _family(path) and (names & words or stem in words or folder in words):
                 yield path, file
 
