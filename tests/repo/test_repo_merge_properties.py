@@ -380,6 +380,22 @@ async def by_ort(
     return "merged" if wanted is None or ground.texts(merged.tree) == wanted else "merged otherwise"
 
 
+async def test_of_many_files_that_may_let_down_others_the_same_are_looked_at_whoever_comes_first(ground: Ground):
+    many = {f"m{number}.py": "def lost(a):\n    return a\n" for number in range(25)}
+    base = many | {
+        "k.py": "def gone():\n    return 1\n",
+        "n.py": "".join(f"import m{number}\n" for number in range(25)),
+        "z.py": "import k\n",
+    }
+    renamed = {path: text.replace("lost", "found") for path, text in many.items()}
+    one = base | renamed | {"z.py": "import k\n\nprint(k.gone())\n"}
+    another = base | {"k.py": "def here():\n    return 1\n", "n.py": base["n.py"] + "\nlost = 1\n"}
+    based, sides = await ground.on(base, one, another)
+    for order in (sides, sides[::-1]):
+        merged = await merge_patches(based.mirror, based.base, order)
+        assert [collision.paths for collision in merged.collisions] == [("k.py", "z.py")]
+
+
 PIECES = {
     "module.py": (
         *("import {n}\n", "from m import {n}\n", "def {n}():\n    return 1\n", "{n} = '{t}'\n", "print({n})\n"),
