@@ -83,7 +83,7 @@ async def test_a_lie_that_lies_farther_off_is_rejected_as_well(python: Path, cou
 
 FAIR_SAMPLE = (
     "a helper that waits", "decorator gets functools.wraps and timing", "pytester: inner sessions that fail",
-    "tests keep state", "working folder for a while",
+    "tests keep state", "working folder for a while", "the first test beside a folder with a conftest",
 )  # fmt: skip
 
 

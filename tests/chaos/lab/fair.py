@@ -168,6 +168,17 @@ ok(
 )
 
 ok(
+    "the first test beside a folder with a conftest",
+    {
+        "tests/unit/conftest.py": "def pytest_runtest_setup(item):\n    pass\n",
+        "tests/unit/test_it.py": "import calc.core as core\n\n\ndef test_a():\n    assert core.add(1, 1) == 2\n",
+    },
+    {
+        "calc/core.py": NEW,
+        "tests/other/test_new.py": "import calc.core as core\n\n\ndef test_b():\n    assert core.add(1, 2) == 3\n",
+    },
+)
+ok(
     "pytester: inner sessions that fail",
     {
         "tests/conftest.py": "pytest_plugins = ['pytester']\n",

@@ -30,6 +30,14 @@ DEAF = ("terminalreporter", "session", "lfplugin", "stepwiseplugin")
 MARKS = ("skip", "skipif", "xfail")  # a test in a module that bears one may not fail
 
 
+# What a test's hooks are called by, as pytest has it: one kind where conftest.py files of other folders have no part.
+RELAYS: list[Any] = []
+for home, name in (
+    *(("pluggy", "HookRelay"), ("pluggy._hooks", "HookRelay"), ("pluggy._hooks", "_HookRelay")),
+    *(("_pytest.main", "FSHookProxy"), ("_pytest.config.compat", "PathAwareHookProxy")),
+):
+    with suppress(ImportError, AttributeError):
+        RELAYS.append(getattr(import_module(home), name))
 # Of these hooks everybody who has a part is named: they decide what is run, and what is said of it.
 TELLING = (
     *("runtest_protocol", "runtest_setup", "runtest_call", "runtest_teardown", "runtest_makereport", "pyfunc_call"),
@@ -144,7 +152,7 @@ SEEN: dict[tuple[str, Any], int] = {}
 def _plugins(manager: Any, item: Any = None) -> list[tuple[str, Any]]:
     """Who has a part in what decides, and is new there."""
     found: list[tuple[str, Any]] = [("every hook", manager._inner_hookexec)]
-    if item is not None:
+    if item is not None and type(item.ihook) not in RELAYS:
         found.append(("the hooks of a test", type(item.ihook)))
     for name in TELLING:
         caller = getattr(manager.hook, "pytest_" + name)
