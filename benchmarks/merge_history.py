@@ -93,6 +93,7 @@ def _tree(mirror: Mirror, merged: Merged) -> str:
 
 
 async def look_at(repository: Path, count: int, skip: int, *, any_files: bool) -> list[Outcome]:
+    """The outcomes of `count` merges at most, after the first `skip` of the main line."""
     found: list[Outcome] = []
     with tempfile.TemporaryDirectory(prefix="muster-merges-") as folder:
         copy = Path(folder) / "copy.git"

@@ -1,4 +1,4 @@
-"""What style sheets and pages say: what may stand once, and names that they define and use. Pure, on text."""
+"""Style sheets and pages: entries that may stand once, and names that they define and use. Pure, on text."""
 
 from __future__ import annotations
 
