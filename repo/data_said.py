@@ -1,4 +1,4 @@
-"""What a text of data says, as far as two changes of it may contradict each other. Pure."""
+"""Facts that a text of data states, as far as two changes of it may contradict each other. Pure."""
 
 from __future__ import annotations
 
