@@ -100,8 +100,8 @@ class Models:
     def _is_direct(self, name: str, known: Listed | None, base_url: str) -> bool:
         if self.engine != "auto":
             return self.engine == "direct"
-        # A few of OpenAI's own models are behind another API, which litellm translates.
-        is_elsewhere = known is not None and known.mode != "chat" and not base_url
+        # What only completes a text is behind another API, which litellm translates.
+        is_elsewhere = known is not None and known.mode == "completion" and not base_url
         return _provider(name) in PROVIDERS and not is_elsewhere
 
 

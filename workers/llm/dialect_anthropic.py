@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from .dialect_parts import Json, arguments_of, call_id, finish_reason_of, pieces, text_of, usage_of
+from .dialect_parts import Json, Users, arguments_of, call_id, finish_reason_of, pieces, text_of, usage_of
 from .script import Conversation, Reply, ScriptedCall
 
 _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
@@ -23,22 +23,26 @@ _ERRORS = {
 
 def read_anthropic(body: Json) -> Conversation:
     """A user message may hold tool results, and words beside them."""
-    users: list[str] = []
+    users = Users()
     results: list[str] = []
     turn, chars = 1, 0
     for message in cast(Sequence[Json], body.get("messages") or []):
         blocks = _blocks(message.get("content"))
-        turn += message.get("role") == "assistant"
+        if message.get("role") == "assistant":
+            turn += 1
+            users.model_speaks()
         results += [text_of(block.get("content")) for block in blocks if block.get("type") == "tool_result"]
         if message.get("role") == "user":
-            users += [str(block.get("text", "")) for block in blocks if block.get("type") == "text"]
+            for text in (str(block.get("text", "")) for block in blocks if block.get("type") == "text"):
+                users.say(text)
         chars += sum(len(str(block.get("text", ""))) for block in blocks)
     system = "\n".join(str(block.get("text", "")) for block in _blocks(body.get("system")))
     return Conversation(
         model=str(body.get("model", "")),
         system=system,
-        prompt=users[0] if users else "",
-        user=users[-1] if users else "",
+        prompt=users.prompt,
+        opening=users.opening,
+        user=users.latest,
         results=tuple(results),
         turn=turn,
         chars=chars + len(system) + sum(map(len, results)),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from .dialect_anthropic import error_anthropic, read_anthropic, stream_anthropic, whole_anthropic
 from .dialect_openai import error_openai, read_openai, stream_openai, whole_openai
 from .dialect_parts import Json
+from .dialect_responses import error_responses, read_responses, stream_responses, whole_responses
 from .script import Conversation, Reply
 
 
@@ -23,5 +24,6 @@ class Dialect:
 
 DIALECTS: dict[str, Dialect] = {
     "/v1/chat/completions": Dialect(read_openai, stream_openai, whole_openai, error_openai),
+    "/v1/responses": Dialect(read_responses, stream_responses, whole_responses, error_responses),
     "/v1/messages": Dialect(read_anthropic, stream_anthropic, whole_anthropic, error_anthropic),
 }

@@ -17,7 +17,7 @@ import aiohttp
 
 from envelope.redaction import redact
 
-from .base import ChatMessage, Failed, Failure, ModelEvent, ToolSpec
+from .base import ChatMessage, Failed, Failure, ModelEvent, ToolChoice, ToolSpec
 from .connections import CONNECT_TIMEOUT_S, http_session, proxy_for
 from .encoding import BodyEncoder
 from .failures import ProviderError, failed
@@ -55,14 +55,14 @@ class DirectModel:
     _encoder: BodyEncoder = field(default_factory=BodyEncoder, repr=False, compare=False)
 
     async def stream(
-        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice = "auto"
     ) -> AsyncGenerator[ModelEvent, None]:
         where = endpoint(self.name, self.base_url, self.api_key, os.environ)
         if isinstance(where, Failed):
             yield where
             return
         try:
-            async with aclosing(self._asked(where, messages, tools)) as events:
+            async with aclosing(self._asked(where, messages, tools, tool_choice)) as events:
                 async for event in events:
                     yield event
         except aiohttp.ConnectionTimeoutError:
@@ -77,10 +77,12 @@ class DirectModel:
             yield failed(ProviderError(message=f"the reply cannot be read: {type(e).__name__}: {e}"))
 
     async def _asked(
-        self, where: Endpoint, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+        self, where: Endpoint, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice
     ) -> AsyncGenerator[ModelEvent, None]:
         question = Question(
-            *(where.model, self.name, messages, tools, self.temperature, self.output_limit(), where.reasoning_key),
+            *(where.model, self.name, messages, tools, tool_choice, self.temperature, self.output_limit()),
+            reasoning_key=where.reasoning_key,
+            at_home=where.at_home,
             options=self.options,
         )
         session = await http_session()

@@ -21,7 +21,7 @@ from typing import Any
 from envelope.budget import Usage
 
 from .assembly import Assembly
-from .base import ChatMessage, Failed, Failure, ModelEvent, ToolSpec
+from .base import ChatMessage, Failed, Failure, ModelEvent, ToolChoice, ToolSpec
 from .failures import ProviderError, failed
 from .openai_format import messages_for, tools_for
 from .options import ANYWHERE, sent
@@ -50,13 +50,13 @@ class LiteLlmModel:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])  # see `options.py`
 
     async def stream(
-        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice = "auto"
     ) -> AsyncGenerator[ModelEvent, None]:
         response: Any = None
         try:
             litellm = await asyncio.to_thread(_library)
             async with asyncio.timeout(self.chunk_timeout_s):
-                response = await litellm.acompletion(**self._request(messages, tools))
+                response = await litellm.acompletion(**self._request(messages, tools, tool_choice))
             async with aclosing(self._events(response)) as events:
                 async for event in events:
                     yield event
@@ -86,13 +86,16 @@ class LiteLlmModel:
         async with asyncio.timeout(self.chunk_timeout_s):
             return await anext(response, None)
 
-    def _request(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> dict[str, Any]:
+    def _request(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice
+    ) -> dict[str, Any]:
         optional = {
             "base_url": self.base_url or None,
             "api_key": self.api_key or None,
             "temperature": self.temperature,
             "max_tokens": self.output_limit(),
             "tools": tools_for(tools) or None,
+            "tool_choice": "none" if tools and tool_choice == "none" else None,
         }
         return {
             **sent(self.options, ANYWHERE),

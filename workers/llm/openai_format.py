@@ -11,7 +11,18 @@ from typing import Any
 from .base import ChatMessage, FilePart, ToolCall, ToolSpec
 
 MAX_NAME_CHARS = 64
+# These think before they answer: they take no temperature, and their limit counts thoughts and has another name.
+_THINKS = re.compile(r"(.*/)?(o\d|gpt-(?!5-chat)([5-9]|\d\d))")
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def thinks(model: str) -> bool:
+    """Is it one of OpenAI's that think before they answer?
+
+    >>> [thinks(name) for name in ("gpt-5.5", "openai/o3-mini", "gpt-10", "gpt-4.1", "gpt-oss-120b")]
+    [True, True, True, False, False]
+    """
+    return _THINKS.match(model) is not None
 
 
 def messages_for(messages: Sequence[ChatMessage], *, reasoning_key: str = "") -> list[dict[str, Any]]:

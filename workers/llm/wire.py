@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from .base import ChatMessage, Completed, ModelEvent, ToolSpec
+from .base import ChatMessage, Completed, ModelEvent, ToolChoice, ToolSpec
 from .failures import ProviderError
 
 Json = dict[str, Any]
@@ -19,15 +19,20 @@ def part(whole: Mapping[str, Any], name: str) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One model call. `model` is the name as the server knows it, `full_name` with its provider before it."""
+    """One model call. `model` is the name as the server knows it, `full_name` with its provider before it.
+
+    `at_home`: the server is the provider's own, and not one that only speaks like it.
+    """
 
     model: str
     full_name: str
     messages: Sequence[ChatMessage]
     tools: Sequence[ToolSpec]
+    tool_choice: ToolChoice = "auto"
     temperature: float | None = None
     max_output_tokens: int | None = None
     reasoning_key: str = ""
+    at_home: bool = False
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 

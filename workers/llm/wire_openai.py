@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
@@ -12,14 +11,12 @@ from envelope.budget import Usage
 from .assembly import Assembly
 from .base import Completed, Failed, Failure, ModelEvent
 from .failures import ProviderError, failed
-from .openai_format import messages_for, tools_for
+from .openai_format import messages_for, thinks, tools_for
 from .options import NOT_WHILE_THINKING, OPENAI, sent
 from .overflow import is_overflow
 from .wire import Json, Question, part
 
 DONE = b"[DONE]"
-# These think before they answer: they take no temperature, and their limit counts thoughts and has another name.
-_THINKS = re.compile(r"(.*/)?(o\d|gpt-[5-9])")
 _REASONS = {"function_call": "tool_calls", "eos": "stop", "end_turn": "stop", "max_tokens": "length"}
 # How servers call the text of thoughts.
 _REASONING_KEYS = ("reasoning_content", "reasoning")
@@ -32,13 +29,14 @@ class OpenAiWire:
         return {"Authorization": f"Bearer {key}"} if key else {}
 
     def body(self, question: Question) -> Json:
-        thinks = _THINKS.match(question.model) is not None
+        is_thinking = thinks(question.model)
         optional = {
             "tools": tools_for(question.tools) or None,
-            "temperature": None if thinks else question.temperature,
-            "max_completion_tokens" if thinks else "max_tokens": question.max_output_tokens,
+            "tool_choice": "none" if question.tools and question.tool_choice == "none" else None,
+            "temperature": None if is_thinking else question.temperature,
+            "max_completion_tokens" if is_thinking else "max_tokens": question.max_output_tokens,
         }
-        options = sent(question.options, OPENAI - NOT_WHILE_THINKING if thinks else OPENAI)
+        options = sent(question.options, OPENAI - NOT_WHILE_THINKING if is_thinking else OPENAI)
         return {
             **options,
             "model": question.model,
@@ -51,7 +49,7 @@ class OpenAiWire:
         return OpenAiReader(question)
 
     def error(self, answer: Json) -> ProviderError:
-        return _error(answer.get("error", answer))
+        return openai_error(answer.get("error", answer))
 
 
 class OpenAiReader:
@@ -68,7 +66,7 @@ class OpenAiReader:
             return
         event: Json = json.loads(data)
         if error := event.get("error"):
-            yield failed(_error(error))
+            yield failed(openai_error(error))
             return
         if usage := event.get("usage"):
             self._usage = _usage(usage)
@@ -124,7 +122,7 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
     )
 
 
-def _error(error: object) -> ProviderError:
+def openai_error(error: object) -> ProviderError:
     """Most send an object; some only its text, and others what their framework makes of an exception."""
     if not isinstance(error, dict):
         return ProviderError(message=str(error))

@@ -26,7 +26,7 @@ SONNET = Price(3_000_000, 15_000_000, 300_000, 3_750_000)
         ("ollama/llama3", DirectModel),
         ("gemini/gemini-2.5-pro", LiteLlmModel),
         ("bedrock/anthropic.claude-3-haiku-20240307-v1:0", LiteLlmModel),
-        ("openai/gpt-5-codex", LiteLlmModel),  # behind another API than chat completions
+        ("openai/gpt-5-codex", DirectModel),  # behind another API than chat completions, which we speak, too
     ],
 )
 def test_a_model_is_asked_directly_where_we_speak_its_format(name, engine):
