@@ -20,6 +20,7 @@ from .calls import Answered
 from .finish import finish_reason
 from .session import Outcome, Session
 
+THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
 CLOSING = (
     "This is your last turn, and no tools are left. Say what you did, with evidence, what you found, and what is still "
     "to do."
@@ -110,8 +111,8 @@ def _closed(session: Session) -> Session:
 
 
 def with_reply(session: Session, reply: Completed, *, keep_calls: bool) -> Session:
-    """The session after a model call. An empty reply leaves no message: providers refuse a history with one in.
-    One that was paused goes back as it is, whatever is in it."""
+    """The session after a model call. A reply without words and calls leaves no message, for providers refuse a history
+    with one in; but what their own tools did in it goes back, and so does one that was paused."""
     calls = reply.tool_calls if keep_calls else ()
     message = ChatMessage(
         role="assistant",
@@ -124,11 +125,13 @@ def with_reply(session: Session, reply: Completed, *, keep_calls: bool) -> Sessi
         agent=session.agent,
         retries=reply.retries,
     )
-    return _extended(session, [message] if calls or reply.text.strip() or _is_paused(reply) else [])
+    return _extended(session, [message] if calls or reply.text.strip() or _holds_more(reply) else [])
 
 
-def _is_paused(reply: Completed) -> bool:
-    return reply.finish_reason == "pause" and reply.provider_items is not None
+def _holds_more(reply: Completed) -> bool:
+    """Something beside thoughts: a reply of these alone is none."""
+    items = reply.provider_items.items if reply.provider_items else ()
+    return any(item.get("type") not in THOUGHTS for item in items)
 
 
 def with_open_turn(session: Session, answers: Sequence[Answered], read_digests: Mapping[str, str]) -> Session:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -51,7 +51,10 @@ class DirectModel:
     temperature: float | None = None
     chunk_timeout_s: float = CHUNK_TIMEOUT_S
     output_limit: Callable[[], int | None] = lambda: None  # tokens of the next reply at most; None: the provider's own
+    effort: str = ""
+    context_tokens: int = 0
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])  # see `options.py`
+    _told: list[str] = field(default_factory=list[str], repr=False, compare=False)  # of what is not sent
     _encoder: BodyEncoder = field(default_factory=BodyEncoder, repr=False, compare=False)
 
     async def stream(
@@ -83,13 +86,15 @@ class DirectModel:
             *(where.model, self.name, messages, tools, tool_choice, self.temperature, self.output_limit()),
             reasoning_key=where.reasoning_key,
             at_home=where.at_home,
+            effort=self.effort,
+            context_tokens=self.context_tokens,
             options=self.options,
         )
         session = await http_session()
         async with session.post(
             where.url,
             data=self._encoder.encoded(where.wire.body(question)),
-            headers={**HEADERS, **where.headers},
+            headers={**HEADERS, **where.wire.headers(where.key, question)},
             timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S, sock_read=self.chunk_timeout_s),
             proxy=proxy_for(where.url),
             allow_redirects=False,  # the key is for this address
@@ -103,7 +108,18 @@ class DirectModel:
                     yield event
                     if isinstance(event, Failed):
                         return
-            yield reader.completed() or Failed(Failure.UNAVAILABLE, "the model's reply ended before it was whole")
+            completed = reader.completed()
+            if completed is None:
+                yield Failed(Failure.UNAVAILABLE, "the model's reply ended before it was whole")
+                return
+            yield replace(completed, remarks=(*completed.remarks, *self._unsent(where.wire.unsent(question))))
+
+    def _unsent(self, unsent: Iterable[str]) -> Iterator[str]:
+        """Said once for a session."""
+        for what in unsent:
+            if what not in self._told:
+                self._told.append(what)
+                yield f"{what} is not sent: {self.name} takes none"
 
 
 async def _events(response: aiohttp.ClientResponse, reader: Reader) -> AsyncGenerator[bytes, None]:
@@ -118,6 +134,8 @@ async def _events(response: aiohttp.ClientResponse, reader: Reader) -> AsyncGene
             raise TooLong(f"a reply of more than {MAX_REPLY_BYTES} bytes")
         for data in parser.feed(chunk):
             yield data
+            if reader.is_over:  # what follows is no part of the reply, whatever piece it came in
+                break
         if reader.is_over:
             await _drain(response)
             return

@@ -47,6 +47,8 @@ class LiteLlmModel:
     temperature: float | None = None
     chunk_timeout_s: float = CHUNK_TIMEOUT_S
     output_limit: Callable[[], int | None] = lambda: None  # tokens of the next reply at most; None: the provider's own
+    effort: str = ""
+    context_tokens: int = 0
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])  # see `options.py`
 
     async def stream(
@@ -94,19 +96,24 @@ class LiteLlmModel:
             "api_key": self.api_key or None,
             "temperature": self.temperature,
             "max_tokens": self.output_limit(),
+            # litellm translates what OpenAI calls it, and knows nothing beyond `high` for most
+            "reasoning_effort": "high" if self.effort == "max" else self.effort or None,
             "tools": tools_for(tools) or None,
             "tool_choice": "none" if tools and tool_choice == "none" else None,
         }
-        return {
-            **sent(self.options, ANYWHERE),
-            "model": self.name,
-            "messages": messages_for(messages),
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "num_retries": 0,  # retries are ours (retry.py): bounded, told to watchers, within the deadline
-            "max_retries": 0,
-            "timeout": self.chunk_timeout_s + GRACE_S,
-        } | {name: value for name, value in optional.items() if value is not None}
+        return (
+            {
+                "model": self.name,
+                "messages": messages_for(messages),
+                "stream": True,
+                "stream_options": {"include_usage": True},
+                "num_retries": 0,  # retries are ours (retry.py): bounded, told to watchers, within the deadline
+                "max_retries": 0,
+                "timeout": self.chunk_timeout_s + GRACE_S,
+            }
+            | {name: value for name, value in optional.items() if value is not None}
+            | sent(self.options, ANYWHERE)
+        )
 
 
 def read_list() -> dict[str, dict[str, Any]]:

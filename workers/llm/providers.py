@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from envelope.redaction import register_secret
 
@@ -68,7 +68,7 @@ class Endpoint:
     """Where a model is asked. `at_home`: the server is the provider's own, and not one that only speaks like it."""
 
     url: str
-    headers: Mapping[str, str]
+    key: str = field(repr=False)
     wire: Wire
     provider: str
     model: str
@@ -97,7 +97,7 @@ def endpoint(name: str, base_url: str, api_key: str, environ: Mapping[str, str])
     wire = _wire(provider, own_url, model)
     return Endpoint(
         _url(own_url or provider.url, provider.root + wire.path),
-        wire.headers(key),
+        key,
         wire,
         prefix,
         model,

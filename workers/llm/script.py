@@ -136,6 +136,7 @@ class Conversation:
     results: tuple[str, ...]
     turn: int
     chars: int  # all text sent, for an estimate of the tokens
+    digest: str = ""  # of all that was sent, where thoughts are signed with it
 
 
 class Player:

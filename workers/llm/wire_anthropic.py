@@ -13,12 +13,16 @@ from .anthropic_format import messages_for, reply_blocks, system_for, tools_for
 from .arguments import parsed, repaired
 from .assembly import Assembly, verbatim
 from .base import Completed, Failed, Failure, ModelEvent
+from .claude import claude_of, thinking_for
 from .failures import ProviderError, failed, interrupted
 from .options import ANTHROPIC, sent
-from .wire import Json, Question, part
+from .wire import Json, Question, estimated, part
 
-# The format demands a limit. Every model can say this much; the list knows better for most.
-DEFAULT_OUTPUT_TOKENS = 8192
+# The format demands a limit. Every server's model can say this much, and every Claude of the last years that much; the
+# list knows better for most.
+DEFAULT_OUTPUT_TOKENS = 8_192
+NEWER_OUTPUT_TOKENS = 32_000
+MIN_OUTPUT_TOKENS = 4_096  # if there is no room for that, the request is too long, and its server says so
 VERSION = "2023-06-01"
 FULL = "model_context_window_exceeded"
 _REASONS = {
@@ -48,29 +52,67 @@ _STATUS = {
 class AnthropicWire:
     path = "/v1/messages"
 
-    def headers(self, key: str) -> Mapping[str, str]:
-        return {"x-api-key": key, "anthropic-version": VERSION}
+    def headers(self, key: str, question: Question) -> Mapping[str, str]:
+        betas = _thinking(question)[1]
+        return {"x-api-key": key, "anthropic-version": VERSION} | ({"anthropic-beta": ",".join(betas)} if betas else {})
 
     def body(self, question: Question) -> Json:
-        temperature = question.temperature
+        thinking, _ = _thinking(question)
         optional = {
             "system": system_for(question.messages) or None,
-            "temperature": None if temperature is None else min(temperature, 1.0),  # others go up to 2
+            "temperature": _temperature(question),
             **tools_for(question.messages, question.tools, question.tool_choice),
         }
         return {
             **sent(question.options, ANTHROPIC),
+            **thinking,
             "model": question.model,
             "messages": messages_for(question.messages, question.full_name),
-            "max_tokens": question.max_output_tokens or DEFAULT_OUTPUT_TOKENS,
+            "max_tokens": _max_tokens(question),
             "stream": True,
         } | {name: value for name, value in optional.items() if value is not None}
+
+    def unsent(self, question: Question) -> Iterator[str]:
+        if question.temperature is not None and _temperature(question) is None:
+            yield f"temperature {question.temperature:g}"
+        if question.effort and not _thinking(question)[0]:
+            yield f"effort {question.effort}"
 
     def reader(self, question: Question) -> AnthropicReader:
         return AnthropicReader(question.full_name)
 
     def error(self, answer: Json) -> ProviderError:
         return _error(answer)
+
+
+def _thinking(question: Question) -> tuple[Json, tuple[str, ...]]:
+    """An agent's own `thinking` goes before ours, and so does a temperature where the model takes one of the two and is
+    not to think hard."""
+    claude = claude_of(question.model)
+    if claude is None or "thinking" in question.options:
+        return {}, ()
+    if question.temperature is not None and claude.takes_temperature and question.effort in ("", "low"):
+        return {}, ()
+    return thinking_for(claude, question.effort, _max_tokens(question), at_home=question.at_home)
+
+
+def _temperature(question: Question) -> float | None:
+    claude = claude_of(question.model)
+    refuses = claude is not None and (not claude.takes_temperature or bool(_thinking(question)[0]))
+    if question.temperature is None or refuses:
+        return None
+    return min(question.temperature, 1.0)  # others go up to 2
+
+
+def _max_tokens(question: Question) -> int:
+    """Thoughts count in it, so it is the model's own, as far as its window has room behind what is sent."""
+    own = question.max_output_tokens
+    if own is None:
+        return NEWER_OUTPUT_TOKENS if claude_of(question.model) else DEFAULT_OUTPUT_TOKENS
+    if not question.context_tokens:
+        return own
+    room = question.context_tokens - estimated(question, 0).input_tokens
+    return min(own, max(room, MIN_OUTPUT_TOKENS))
 
 
 class AnthropicReader:
@@ -93,6 +135,8 @@ class AnthropicReader:
                 yield from self._delta(event["index"], event["delta"])
             case "content_block_start":
                 yield from self._start(event["index"], event["content_block"])
+            case "message_start" if self._blocks:
+                yield interrupted("its server began anew in the middle")
             case "message_start":
                 yield from self._message(event["message"])
             case "message_delta":
@@ -110,7 +154,7 @@ class AnthropicReader:
                 pass  # pings, ends of blocks, and what is invented later
 
     def completed(self) -> Completed | None:
-        if not (self.is_over and self._reason):
+        if not (self.is_over and self._reason in _REASONS):
             return None
         if self._refusal:
             self._reply.add_text(self._refusal)

@@ -11,10 +11,10 @@ from envelope.budget import Usage
 from .assembly import Assembly
 from .base import Completed, Failed, Failure, ModelEvent
 from .failures import ProviderError, failed
-from .openai_format import messages_for, thinks, tools_for
+from .openai_format import messages_for, openai_effort, thinks, tools_for
 from .options import NOT_WHILE_THINKING, OPENAI, sent
 from .overflow import is_overflow
-from .wire import Json, Question, part
+from .wire import Json, Question, estimated, part
 
 DONE = b"[DONE]"
 _REASONS = {"function_call": "tool_calls", "eos": "stop", "end_turn": "stop", "max_tokens": "length"}
@@ -25,7 +25,7 @@ _REASONING_KEYS = ("reasoning_content", "reasoning")
 class OpenAiWire:
     path = "/chat/completions"
 
-    def headers(self, key: str) -> Mapping[str, str]:
+    def headers(self, key: str, question: Question) -> Mapping[str, str]:
         return {"Authorization": f"Bearer {key}"} if key else {}
 
     def body(self, question: Question) -> Json:
@@ -37,6 +37,8 @@ class OpenAiWire:
             "max_completion_tokens" if is_thinking else "max_tokens": question.max_output_tokens,
         }
         options = sent(question.options, OPENAI - NOT_WHILE_THINKING if is_thinking else OPENAI)
+        if question.effort:
+            options = {"reasoning_effort": openai_effort(question.model, question.effort)} | options
         return {
             **options,
             "model": question.model,
@@ -44,6 +46,10 @@ class OpenAiWire:
             "stream": True,
             "stream_options": {"include_usage": True},
         } | {name: value for name, value in optional.items() if value is not None}
+
+    def unsent(self, question: Question) -> Iterator[str]:
+        if question.temperature is not None and thinks(question.model):
+            yield f"temperature {question.temperature:g}"
 
     def reader(self, question: Question) -> OpenAiReader:
         return OpenAiReader(question)
@@ -100,15 +106,6 @@ class OpenAiReader:
                 function.get("name") or "",
                 function.get("arguments") or "",
             )
-
-
-def estimated(question: Question, reply_chars: int) -> Usage:
-    """What a call may have cost when the server does not say: a budget must not stand still for that."""
-    sent = sum(
-        len(message.content) + sum(len(c.arguments) for c in message.tool_calls) for message in question.messages
-    )
-    described = sum(len(tool.description) + len(str(tool.parameters)) for tool in question.tools)
-    return Usage(input_tokens=(sent + described) // 4 + 1, output_tokens=reply_chars // 4 + 1)
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:

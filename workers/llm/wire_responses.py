@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,14 +21,16 @@ from .arguments import parsed
 from .assembly import Assembly, verbatim
 from .base import ChatMessage, Completed, FilePart, ModelEvent, ToolCall, ToolSpec
 from .failures import ProviderError, failed, interrupted
-from .openai_format import sayable, thinks
+from .openai_format import openai_effort, sayable, thinks
 from .options import RESPONSES, sent
-from .wire import Json, Question, part
-from .wire_openai import DONE, estimated, openai_error
+from .wire import Json, Question, estimated, part
+from .wire_openai import DONE, openai_error
 
 ENCRYPTED = "reasoning.encrypted_content"
 # Requests with one key meet one cache; a session's begin alike, others' do not.
 CACHE_KEY_CHARS = 32
+# Both vendors' tools and ours want short words between calls. Elder ones and those for code know one verbosity alone.
+_TERSE = re.compile(r"gpt-5\.\d+(?!.*(codex|chat|pro))")
 _UNFINISHED = frozenset({"queued", "in_progress", "cancelled"})
 _INCOMPLETE = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
@@ -35,14 +38,16 @@ _INCOMPLETE = {"max_output_tokens": "length", "content_filter": "content_filter"
 class ResponsesWire:
     path = "/responses"
 
-    def headers(self, key: str) -> Mapping[str, str]:
+    def headers(self, key: str, question: Question) -> Mapping[str, str]:
         return {"Authorization": f"Bearer {key}"} if key else {}
 
     def body(self, question: Question) -> Json:
         is_thinking = thinks(question.model)
         system = "\n\n".join(one.content for one in question.messages if one.role == "system")
         options = sent(question.options, RESPONSES)
-        effort, verbosity = options.pop("reasoning_effort", None), options.pop("verbosity", None)
+        asked = openai_effort(question.model, question.effort) if question.effort else None
+        effort = options.pop("reasoning_effort", asked)
+        verbosity = options.pop("verbosity", "low" if _TERSE.match(question.model) else None)
         reasoning = {"effort": effort, "summary": "auto" if is_thinking else None}
         optional = {
             "instructions": system or None,
@@ -63,6 +68,10 @@ class ResponsesWire:
             "store": False,
             "prompt_cache_key": cache_key(question.messages),
         } | {name: value for name, value in optional.items() if value is not None}
+
+    def unsent(self, question: Question) -> Iterator[str]:
+        if question.temperature is not None and thinks(question.model):
+            yield f"temperature {question.temperature:g}"
 
     def reader(self, question: Question) -> ResponsesReader:
         return ResponsesReader(question)
