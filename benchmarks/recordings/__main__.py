@@ -98,6 +98,7 @@ class Verdict:
     kind: str = ""
     wrong: tuple[str, ...] = ()
     excluded: str = ""
+    cuts: int = 0  # places at which its stream was cut in two
 
     def line(self) -> str:
         said = {"id": self.exchange.id, "wire": self.exchange.wire, "host": self.exchange.host, "kind": self.kind}
@@ -224,32 +225,41 @@ async def judged(exchange: Exchange, replayer: Replayer, cuts: str) -> Verdict:
         return Verdict(exchange, excluded="no oracle for this wire")
     if exchange.wire not in OWN_WIRES:
         return Verdict(exchange, truth.kind, tuple(await _by_litellm(exchange, truth, replayer)))
-    wrong = await _as_it_came(exchange, truth, replayer, cuts)
+    wrong, places = await _as_it_came(exchange, truth, replayer, cuts)
     if exchange.status == 200 and not exchange.is_stream and truth.kind not in (ERROR, INTERRUPTED):
         body = restream.streamed(exchange.wire, exchange.body)
         other = replace(exchange, body=body, content_type=restream.STREAM)
-        found = await _as_it_came(other, other.truth(body), replayer, cuts)
+        found, places = await _as_it_came(other, other.truth(body), replayer, cuts)
         wrong += [f"as a stream: {one}" for one in found if one not in wrong]
-    return Verdict(exchange, truth.kind, tuple(dict.fromkeys(wrong)))
+    return Verdict(exchange, truth.kind, tuple(dict.fromkeys(wrong)), cuts=places)
 
 
-async def _as_it_came(exchange: Exchange, truth: Truth, replayer: Replayer, cuts: str) -> list[str]:
+async def _as_it_came(exchange: Exchange, truth: Truth, replayer: Replayer, cuts: str) -> tuple[list[str], int]:
     name, where = _where(exchange, replayer.url)
     if exchange.wire == "responses" and not where.url.endswith("/responses"):
-        return ["no codec"]
+        return ["no codec"], 0
     wrong: list[str] = []
+    whole = Truth()
     for way in DRESSES if exchange.is_stream else OF_JSON:
         body = dressed(exchange.body, way)
+        true = exchange.truth(body)
         model = _asked_at(replayer, name, exchange, Reply(exchange.status, exchange.content_type, body, way))
         events = await heard(model, [ASKED])
-        found = [*compared(exchange.truth(body), reading(events)), *told_as_said(events)]
+        ours = reading(events)
+        found = [*compared(true, ours), *told_as_said(events)]
         if way == "plain":
+            whole = ours
             wrong += found or await _sent_back(exchange, truth, name, model, events[-1], replayer)
-        else:
-            wrong += [f"{way}: {one}" for one in found if one not in wrong]
-    if exchange.is_stream:
-        wrong += _cut(exchange, name, where, cuts, "plain") + _cut(exchange, name, where, cuts, "crlf")
-    return wrong
+            continue
+        wrong += [f"{way}: {one}" for one in found if one not in wrong]
+        if true == truth and ours != whole:
+            wrong.append(f"{way}: reads otherwise than plain")
+    places = 0
+    for way in ("plain", "crlf") if exchange.is_stream else ():
+        tried, differs = _cut(exchange, name, where, cuts, way)
+        places += tried
+        wrong += [f"cut ({way})"] * differs
+    return wrong, places
 
 
 def _where(exchange: Exchange, url: str) -> tuple[str, Any]:
@@ -290,8 +300,9 @@ async def _sent_back(
     return lost(exchange.wire, exchange.host, truth, replayer.last_asked(model.base_url))
 
 
-def _cut(exchange: Exchange, name: str, where: Any, cuts: str, way: str) -> list[str]:
-    """Cut in two at many places the events must be the same, and so must what is read of them."""
+def _cut(exchange: Exchange, name: str, where: Any, cuts: str, way: str) -> tuple[int, bool]:
+    """Cut in two at many places the events must be the same, and so must what is read of them: at how many, and does
+    any differ?"""
     body = dressed(exchange.body, way)
     whole = _parsed([body])
     ours = reading(_fed(name, where, whole))
@@ -299,10 +310,9 @@ def _cut(exchange: Exchange, name: str, where: Any, cuts: str, way: str) -> list
     places: set[int] = set(chance.sample(range(len(body)), min(BEYOND if cuts == "full" else SAMPLED, len(body))))
     if cuts == "full":
         places.update(range(1, min(len(body), WHOLE_BYTES)))
-    for place in sorted(places):
-        if (events := _parsed([body[:place], body[place:]])) != whole and reading(_fed(name, where, events)) != ours:
-            return [f"cut ({way})"]
-    return []
+    cut = ([body[:place], body[place:]] for place in sorted(places))
+    other = (events for pieces in cut if (events := _parsed(pieces)) != whole)
+    return len(places), any(reading(_fed(name, where, events)) != ours for events in other)
 
 
 def _parsed(chunks: list[bytes]) -> list[bytes]:
@@ -368,6 +378,10 @@ def report(verdicts: list[Verdict]) -> str:
         lines.append(_row(wire, "all", [v for v in verdicts if v.exchange.wire == wire]))
         classes = Counter(one for v in verdicts if v.exchange.wire == wire for one in v.wrong)
         lines += [f"    {count:5} {one}" for one, count in classes.most_common()]
+    cut = [v for v in verdicts if v.cuts]
+    differ = sum(any("cut (" in one or "reads otherwise" in one for one in v.wrong) for v in cut)
+    told = f"{differ} of them read otherwise" if differ else "none of them reads otherwise in any piece or dress"
+    lines.append(f"{len(cut)} streams, cut in two at {sum(v.cuts for v in cut)} places: {told}")
     left = Counter(v.excluded for v in verdicts if v.excluded)
     lines += ["excluded", *(f"    {count:5} {reason}" for reason, count in left.most_common())] if left else []
     return "\n".join(lines)

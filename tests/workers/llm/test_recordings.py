@@ -337,3 +337,4 @@ async def test_our_codecs_are_asked_over_http_and_judged(tmp_path: Path):
     assert verdicts[4].excluded
     table = report(verdicts).splitlines()
     assert table[1].split() == ["anthropic", "own", "2", "0", "0"]
+    assert any("none of them reads otherwise in any piece or dress" in line for line in table)
