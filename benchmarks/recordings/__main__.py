@@ -204,9 +204,9 @@ async def heard(model: ChatModel, messages: Iterable[ChatMessage]) -> list[Model
 
 
 def told_as_said(events: list[ModelEvent]) -> list[str]:
-    """Watchers must hear what the reply says at its end."""
+    """Watchers must hear what the reply says at its end. How a refusal is worded is ours to say."""
     end = events[-1] if events else None
-    if not isinstance(end, Completed):
+    if not isinstance(end, Completed) or KINDS.get(end.finish_reason) == REFUSED:
         return []
     texts = "".join(event.text for event in events if isinstance(event, Text)) == end.text
     thoughts = "".join(event.text for event in events if isinstance(event, Reasoning)) == end.reasoning
