@@ -213,7 +213,7 @@ def test_keys_and_addresses_come_from_the_providers_own_variables():
     assert (where.url, where.key) == ("http://proxy/v1/messages", "sk-from-the-environment")
     assert endpoint("openai/m", "", "", environ).failure is Failure.AUTH
     assert endpoint("openai/m", "", "a\r\nb: c", {}).failure is Failure.AUTH
-    assert endpoint("ollama/m", "", "", {}).headers == {}
+    assert endpoint("ollama/m", "", "", {}).key == ""
     assert "HOSTED_VLLM_API_BASE" in endpoint("hosted_vllm/m", "", "", {}).message
 
 
