@@ -143,6 +143,24 @@ async def test_skills_of_repository_and_user_are_read_with_their_files(start_age
     )
 
 
+async def test_an_agent_begins_with_the_skills_that_its_file_names(start_agents, pack):
+    sing = {f".claude/skills/{name}/SKILL.md": SKILL.format(name=name) for name in ("sing", "dance", "draw")}
+    singer = NO_DANCING.replace("mode: primary", "mode: primary\nskills: sing, dance, fly")
+    hands, server = await start_agents(SAYS_DONE, agents={"singer": singer})
+
+    request = ask(hands, await pack(sing), agent="singer")
+    await hands.result(request)
+
+    [system] = systems(server)
+    assert "# Skill sing\n" in system and "Always sing twice." in system
+    assert "Always dance twice." not in system and "Always draw twice." not in system
+    warnings = [warning.message for warning in await hands.events(request.trace_id, "warning")]
+    assert [one for one in warnings if "begins without the skill" in one] == [
+        f"the agent 'singer' begins without the skill {name!r}: there is none that it may use"
+        for name in ("dance", "fly")
+    ]
+
+
 USES_WHAT_CHANGED = """
 rules:
   - when: {turn: 1}

@@ -51,7 +51,7 @@ class Task:
         if agent not in catalogue:
             raise ToolError(f"there is no subagent {agent!r}; there are: {', '.join(sorted(catalogue)) or 'none'}")
         session, title, prompt = arguments.get("task_id", ""), self.title(arguments), arguments["prompt"]
-        in_background = arguments.get("background", False)
+        in_background = arguments.get("background", context.children.in_background(agent))
         if in_background and session and await context.children.tell(session, prompt):
             return passed_on(session, title)
         task_id = await context.children.start(ChildRequest(call_id, agent, title, prompt, session))
