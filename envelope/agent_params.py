@@ -25,7 +25,8 @@ class AgentParams(Wire):
     takes the turns up to `revert_to` (None: all).
 
     Of a subagent its callers say: `subagent_depth`, how many levels of subagents may be below it (None: as many as its
-    worker allows), and `inherited_denies`, which nothing lifts: one list for each who had any.
+    worker allows), `inherited_denies`, which nothing lifts: one list for each who had any, and `variant`, how hard its
+    caller thinks, for an agent that has no model or variant of its own.
 
     `waypoints` are on the way to the task's goal, as somebody else sees it: the agent may depart from them. `plan` is
     its living plan, which it may change.
@@ -43,6 +44,7 @@ class AgentParams(Wire):
     fork_of: str = ""
     subagent_depth: Annotated[int, Field(ge=0)] | None = None
     inherited_denies: tuple[RuleRows, ...] = ()
+    variant: Annotated[str, Field(max_length=100)] = ""
     waypoints: Annotated[tuple[Annotated[str, Field(max_length=500)], ...], Field(max_length=10)] = ()
     plan: Plan | None = None
     keeps_work: bool = False
@@ -63,4 +65,4 @@ UNDOING = {"/undo": AgentParams(undo=True), "/redo": AgentParams(unrevert=True)}
 
 def inherited(params: Mapping[str, Any]) -> dict[str, Any]:
     """What of a subagent's params holds whoever goes on with its session, too."""
-    return {name: params[name] for name in ("subagent_depth", "inherited_denies") if name in params}
+    return {name: params[name] for name in ("subagent_depth", "inherited_denies", "variant") if name in params}
