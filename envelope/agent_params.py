@@ -31,6 +31,8 @@ class AgentParams(Wire):
     `waypoints` are on the way to the task's goal, as somebody else sees it: the agent may depart from them. `plan` is
     its living plan, which it may change.
 
+    `untitled`: its session is named by what it is a part of, and no model is asked for a title.
+
     `keeps_work`: of a task that goes on with a session for a caller who has nothing of what was done in it. `goal`: the
     one whose terms hold for whoever goes on with this task's session, where it works for none itself.
     """
@@ -48,6 +50,7 @@ class AgentParams(Wire):
     waypoints: Annotated[tuple[Annotated[str, Field(max_length=500)], ...], Field(max_length=10)] = ()
     plan: Plan | None = None
     keeps_work: bool = False
+    untitled: bool = False
     goal: str = ""
 
     @model_validator(mode="after")
