@@ -265,7 +265,7 @@ def test_a_file_that_is_wrong_says_what_and_how_to_mend_it(text, message, hint):
     assert hint in refused.value.hint
 
 
-HERE = Environment("2026-11-21", True, "qwen3", git=Git("abc123"), tree=Tree(("a.py", "b.py"), True))
+HERE = Environment("2026-11-21", True, "qwen3", git=Git("abc123"), tree=Tree(("src/ (2)", "a.py, b.py"), True))
 TABS = [Instruction("/workspace/AGENTS.md", "Use tabs.")]
 
 
@@ -273,7 +273,14 @@ def test_a_system_prompt_says_who_and_where_and_what_the_project_wants():
     text = system_prompt(builtin()["plan"], HERE, instructions=TABS)
 
     assert text.startswith(builtin()["plan"].prompt)
-    for part in ("/workspace (writable)", "2026-11-21", "abc123", "a.py\nb.py\n(the first 2", "Use tabs."):
+    for part in (
+        "/workspace (writable)",
+        "2026-11-21",
+        "abc123",
+        "Files (in part), and",
+        "src/ (2)\na.py, b.py",
+        "Use tabs.",
+    ):
         assert part in text
     assert text == system_prompt(builtin()["plan"], HERE, instructions=TABS)  # a prefix that providers can cache
 
