@@ -15,6 +15,7 @@ from .llm.limited import rate_key
 from .llm.limits import UNKNOWN, ModelLimits
 from .llm.listed import Listed, listed
 from .llm.litellm import LiteLlmModel
+from .llm.openai_format import thinks
 from .llm.prices import Price
 from .llm.providers import PROVIDERS
 
@@ -36,6 +37,7 @@ class Models:
     engine: Engine = "auto"
     known_limits: Mapping[str, ModelLimits] = field(default_factory=dict[str, ModelLimits])
     known_sight: Mapping[str, frozenset[Kind]] = field(default_factory=dict[str, frozenset[Kind]])
+    effort: str = ""
 
     def choose(self, *wanted: str) -> str:
         """The first name that is given, else the worker's own; `NoModel` when there is none."""
@@ -53,19 +55,25 @@ class Models:
         *,
         temperature: float | None = None,
         output_limit: Callable[[], int | None] = lambda: None,
+        effort: str = "",
         options: Mapping[str, Any] | None = None,
     ) -> DirectModel | LiteLlmModel:
-        """`output_limit`: tokens of the next reply at most; by default as many as the model can, and a window has kept
-        free. `options`: see `llm.options`."""
+        """`output_limit`: tokens of the next reply at most; None: as its vendor's own tools have it. `effort`: how hard
+        it is to think, `low` to `max`; by default the worker's own. `options`: see `llm.options`."""
         base_url, api_key = self._access(name)
         known = listed(name)
         make = DirectModel if self._is_direct(name, known, base_url) else LiteLlmModel
-        own_limit = _output_limit(known)
+        own_limit = _output_limit(name, known, self.known_limits.get(name))
         return make(
             *(name, base_url, api_key, temperature),
             output_limit=lambda: output_limit() or own_limit,
+            effort=effort or self.effort,
+            context_tokens=self._context_tokens(name, known),
             options=options or {},
         )
+
+    def _context_tokens(self, name: str, known: Listed | None) -> int:
+        return self.known_limits[name].context if name in self.known_limits else (known.context if known else 0) or 0
 
     def rate_key(self, name: str) -> str:
         """What the limiter knows this model by. Whose key is in the environment, all of a fleet's workers share."""
@@ -100,13 +108,18 @@ class Models:
     def _is_direct(self, name: str, known: Listed | None, base_url: str) -> bool:
         if self.engine != "auto":
             return self.engine == "direct"
-        # A few of OpenAI's own models are behind another API, which litellm translates.
-        is_elsewhere = known is not None and known.mode != "chat" and not base_url
+        # What only completes a text is behind another API, which litellm translates.
+        is_elsewhere = known is not None and known.mode == "completion" and not base_url
         return _provider(name) in PROVIDERS and not is_elsewhere
 
 
-def _output_limit(known: Listed | None) -> int | None:
-    return min(known.output, MAX_OUTPUT_TOKENS) if known and known.output else None
+def _output_limit(name: str, known: Listed | None, told: ModelLimits | None) -> int | None:
+    """Thoughts count in the limit: of a model that thinks it is the model's own. OpenAI's need none at all."""
+    own = (told.output if told else 0) or (known.output if known else 0) or 0
+    if thinks(name.removeprefix("openai/")):
+        return None
+    is_thinking = known is not None and known.thinks
+    return (own if is_thinking else min(own, MAX_OUTPUT_TOKENS)) or None
 
 
 def _provider(name: str) -> str:

@@ -150,6 +150,7 @@ def make_runner(
         settings.model_engine,
         {model: ModelLimits(row.context, row.output, row.input) for model, row in settings.model_limits.items()},
         {model: row.sees for model, row in settings.model_limits.items() if row.sees is not None},
+        settings.model_effort,
     )
     guidance = Guidance(settings.user_dir, settings.instructions)
     habits = Habits(

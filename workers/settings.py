@@ -70,6 +70,8 @@ class WorkerSettings(FleetSettings):
     model_base_url: str = ""
     model_api_key: SecretStr = SecretStr("")
     model_engine: Literal["auto", "direct", "litellm"] = "auto"  # see models.py
+    # How hard models think where their agent's file says nothing; empty: as the vendor's own tools have it.
+    model_effort: Literal["", "low", "medium", "high", "max"] = ""
     # What the provider allows this key, in the whole fleet; None: the fleet finds out (docs/agents/limiter.md).
     model_requests_per_minute: int | None = Field(default=None, ge=1)
     model_tokens_per_minute: int | None = Field(default=None, ge=1)

@@ -101,7 +101,7 @@ async def test_a_plan_is_written_refined_approved_and_carried_out_by_several_wor
     assert built.output.text.startswith("It said: <path>" + path) and "2: 1. Make made.txt." in built.output.text
     assert [file.path for file in built.patch.files] == ["made.txt"]
     users = [message["content"] for message in server.log.bodies[-1]["messages"] if message["role"] == "user"]
-    assert len(users) == 2 and users[1].startswith(f"carry it out\n\nThe approved plan: {path}")
+    assert len(users) == 4 and users[2].startswith(f"carry it out\n\nThe approved plan: {path}")
     [told] = await others.events(carry.trace_id, "message")
     assert (told.role, told.synthetic) == ("user", True)
 

@@ -75,7 +75,9 @@ async def test_without_a_cap_nothing_is_set_aside(transport, claimed):
     ("limits", "cap", "said_at_most"),
     [
         (LIMITS, 1_000_000, 10_000),
-        (ModelLimits(200_000, 64_000), 1_000_000, 32_000),  # as much as compaction leaves free for it
+        (ModelLimits(200_000, 64_000), 1_000_000, 62_437),  # an eighth of what the cap pays for
+        (ModelLimits(200_000, 64_000), 500_000, 32_000),  # but as much as a reply without thoughts takes
+        (ModelLimits(200_000, 64_000), 10_000_000, 64_000),
         (ModelLimits(0, 0), 1_000_000, ASSUMED_OUTPUT_TOKENS),
         (LIMITS, 11_000, 5_000),  # all that is left
         (LIMITS, 1_000 + 2 * MIN_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS),

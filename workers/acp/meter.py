@@ -100,7 +100,7 @@ class Meter:
                 return self._stopped(paid) if is_wanted() else OVER
         await self._keeper.pay(paid.session)
         self.failed = paid.reply if isinstance(paid.reply, Failed) else None
-        if isinstance(paid.reply, Completed) and paid.reply.thoughts:
+        if isinstance(paid.reply, Completed) and (paid.reply.provider_items or paid.reply.reasoning):
             self._replies |= {call.id: paid.reply for call in paid.reply.tool_calls}
         return paid.reply
 
@@ -119,9 +119,10 @@ class Meter:
     def _as_it_was(self, message: ChatMessage) -> ChatMessage:
         """With the thoughts that its provider wants to see again, and the program's format has no place for."""
         reply = next((self._replies[call.id] for call in message.tool_calls if call.id in self._replies), None)
-        if reply is None:
+        if reply is None or {call.id for call in message.tool_calls} != {call.id for call in reply.tool_calls}:
             return message
-        return message.model_copy(update={"thoughts": reply.thoughts, "reasoning": reply.reasoning})
+        told = {"provider_items": reply.provider_items, "reasoning": reply.reasoning, "tool_calls": reply.tool_calls}
+        return message.model_copy(update=told)
 
 
 def _nobody_listens(event: Event) -> None:

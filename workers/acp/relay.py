@@ -199,7 +199,7 @@ def _error(dialect: Dialect, reply: Failed | Stop) -> tuple[int, Json]:
 
 def _conversation(question: Question, model: str) -> Conversation:
     turn = sum(message.role == "assistant" for message in question.messages) + 1
-    return Conversation(model=model, system="", prompt="", user="", results=(), turn=turn, chars=0)
+    return Conversation(model=model, system="", prompt="", opening="", user="", results=(), turn=turn, chars=0)
 
 
 def _reply(reply: Completed) -> Reply:

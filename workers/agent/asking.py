@@ -27,15 +27,20 @@ from ..llm.base import (
     ModelEvent,
     Reasoning,
     Text,
+    ToolChoice,
     ToolSpec,
 )
 
 
 async def ask(
-    model: ChatModel, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], emit: Callable[[Event], None]
+    model: ChatModel,
+    messages: Sequence[ChatMessage],
+    tools: Sequence[ToolSpec],
+    emit: Callable[[Event], None],
+    tool_choice: ToolChoice = "auto",
 ) -> Completed | Failed:
     """Stream one reply; what a failed try had reported, the next one reports again."""
-    async with aclosing(model.stream(messages, tools)) as events:
+    async with aclosing(model.stream(messages, tools, tool_choice)) as events:
         async for event in events:
             if isinstance(event, Completed | Failed):
                 for warning in _warnings(event):
@@ -47,8 +52,10 @@ async def ask(
 
 
 def _warnings(reply: Completed | Failed) -> list[WarningRaised]:
-    repaired = [call.name for call in reply.tool_calls if call.repaired] if isinstance(reply, Completed) else []
-    return [
+    if isinstance(reply, Failed):
+        return []
+    repaired = [call.name for call in reply.tool_calls if call.repaired]
+    return [WarningRaised(message=remark) for remark in reply.remarks] + [
         WarningRaised(
             message=f"the model's arguments for {name} were broken JSON, and were mended", code=ARGUMENTS_REPAIRED
         )

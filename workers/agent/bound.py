@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from pydantic_core import to_json
+
 from ..llm.base import ChatMessage, ToolSpec
 from ..llm.files import file_tokens
 from .session import Session
@@ -34,7 +36,9 @@ def request_tokens(messages: Sequence[ChatMessage], tools: Sequence[ToolSpec] = 
 def _message(message: ChatMessage) -> int:
     calls = sum(_bytes(call.name) + _bytes(call.arguments) + MESSAGE_TOKENS for call in message.tool_calls)
     files = sum(map(file_tokens, message.files))
-    return _bytes(message.content) + _bytes(message.reasoning) + calls + files + MESSAGE_TOKENS
+    # what a provider gets back as it sent it, it counts itself (`counted`), but for a session that another model made
+    items = sum(len(to_json(item)) for item in message.provider_items.items) if message.provider_items else 0
+    return max(items, _bytes(message.content) + _bytes(message.reasoning) + calls) + files + MESSAGE_TOKENS
 
 
 def _tool(tool: ToolSpec) -> int:

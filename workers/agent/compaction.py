@@ -113,12 +113,16 @@ def tail_start(messages: Sequence[ChatMessage], usable: int, *, begin: int = 0) 
 
 
 def window(messages: Sequence[ChatMessage], compaction: Compaction | None) -> list[ChatMessage]:
-    """What a model is shown of a session's messages."""
+    """What a model is shown of a session's messages. Behind a summary stands another beginning: what was thought
+    before that one was signed together with the old, and providers refuse it there."""
     if compaction is None:
         return [*messages]
     system = [message for message in messages[: compaction.kept_from] if message.role == "system"]
     summary = ChatMessage(role="assistant", content=compaction.summary, synthetic=True)
-    return [*system, SUMMARY_ASKED, summary, *messages[compaction.kept_from :]]
+    behind = messages[compaction.kept_from :]
+    old = compaction.made_at - compaction.kept_from
+    tail = [one.model_copy(update={"provider_items": None}) if i < old else one for i, one in enumerate(behind)]
+    return [*system, SUMMARY_ASKED, summary, *tail]
 
 
 def is_prompt(message: ChatMessage) -> bool:

@@ -9,24 +9,44 @@ from ..llm.base import Completed, Failed, Failure
 from .compacting import overflowed
 from .duty import Duty, duty_of, was_reminded
 from .finish import finish_reason
-from .history import CUT_OFF, EMPTY, failed, finished, was_told
+from .history import CUT_OFF, EMPTY, THOUGHTS_CUT_OFF, failed, finished, was_told
 from .means import Loop
 from .session import Session
 from .telling import tell
 
+MAX_REFUSAL_CHARS = 300
+_NO_WORDS = (
+    "the model's thoughts used up its output limit twice, before it said anything",
+    "lower the agent's effort, or take a model with a higher output limit",
+)
+
 
 def conclude(session: Session, reply: Completed, loop: Loop) -> Session:
-    """A reply without calls is the answer, unless it is empty or was cut off."""
-    if finish_reason(reply) == "content_filter":
-        return model_failed(session, Failed(Failure.CONTENT_FILTER, "the model's reply was filtered"), loop)
+    """A reply without calls is the answer, unless it is empty, was cut off, or is none yet."""
+    reason = finish_reason(reply)
+    if reason in ("content_filter", "refusal"):
+        return model_failed(session, Failed(Failure.CONTENT_FILTER, _refused(reply)), loop)
+    if reason == "pause":
+        return session
+    if reason == "max_tokens" and not reply.text.strip():
+        if was_told(session, THOUGHTS_CUT_OFF):
+            return failed(session, ErrorCode.MODEL_FAILED, *_NO_WORDS)
+        return tell(session, loop, THOUGHTS_CUT_OFF)
     if not reply.text.strip():
         if was_told(session, EMPTY):
             return failed(session, ErrorCode.MODEL_FAILED, "the model gave two empty replies in a row")
         return tell(session, loop, EMPTY)
-    if finish_reason(reply) == "max_tokens":
+    if reason == "max_tokens":
         return tell(session, loop, CUT_OFF)
     duty = duty_of(session, loop.tools)
     return _remind(session, duty, loop) if duty else finished(session)
+
+
+def _refused(reply: Completed) -> str:
+    if reply.finish_reason == "content_filter":
+        return "the model's reply was filtered"
+    said = " ".join(reply.text.split())[:MAX_REFUSAL_CHARS]
+    return f"the model refused: {said}" if said else "the model refused to answer"
 
 
 def _remind(session: Session, duty: Duty, loop: Loop) -> Session:

@@ -13,6 +13,8 @@ OF_PROVIDERS: Mapping[str, FinishReason] = {
     "function_call": "tool_use",
     "length": "max_tokens",
     "content_filter": "content_filter",
+    "refusal": "refusal",
+    "pause": "pause",
 }
 
 

@@ -20,12 +20,17 @@ from .calls import Answered
 from .finish import finish_reason
 from .session import Outcome, Session
 
+THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
 CLOSING = (
     "This is your last turn, and no tools are left. Say what you did, with evidence, what you found, and what is still "
     "to do."
 )
 EMPTY = "Your reply was empty. Go on with the task, or give your answer if it is done."
 CUT_OFF = "Your reply was cut off at the output limit. Go on exactly where it stopped; repeat nothing."
+THOUGHTS_CUT_OFF = (
+    "Your thoughts used up the output limit before you said anything. Think in smaller steps: call a tool, or answer"
+    " now."
+)
 INTERRUPTED = (
     "Interrupted: the worker stopped while this call was running, and it was not run again. It may have taken effect; "
     "look before you repeat it."
@@ -106,19 +111,27 @@ def _closed(session: Session) -> Session:
 
 
 def with_reply(session: Session, reply: Completed, *, keep_calls: bool) -> Session:
-    """The session after a model call. An empty reply leaves no message: providers refuse a history with one in."""
+    """The session after a model call. A reply without words and calls leaves no message, for providers refuse a history
+    with one in; but what their own tools did in it goes back, and so does one that was paused."""
     calls = reply.tool_calls if keep_calls else ()
     message = ChatMessage(
         role="assistant",
         content=reply.text,
         reasoning=reply.reasoning,
         tool_calls=calls,
-        thoughts=reply.thoughts,
+        # a part of a reply is no reply that its provider knows
+        provider_items=reply.provider_items if keep_calls or not reply.tool_calls else None,
         finish=Finish(reason=finish_reason(reply), at_ms=now_ms()),
         agent=session.agent,
         retries=reply.retries,
     )
-    return _extended(session, [message] if calls or reply.text.strip() else [])
+    return _extended(session, [message] if calls or reply.text.strip() or _holds_more(reply) else [])
+
+
+def _holds_more(reply: Completed) -> bool:
+    """Something beside thoughts: a reply of these alone is none."""
+    items = reply.provider_items.items if reply.provider_items else ()
+    return any(item.get("type") not in THOUGHTS for item in items)
 
 
 def with_open_turn(session: Session, answers: Sequence[Answered], read_digests: Mapping[str, str]) -> Session:

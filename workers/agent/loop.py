@@ -26,10 +26,10 @@ from .concluding import conclude, model_failed
 from .history import CLOSING, resumed, was_told, with_reply
 from .means import Loop
 from .paying import paid_call, stopped
-from .reminders import reminder_of, with_reminder
+from .reminders import reminded
 from .session import Session
 from .shown import shown
-from .structured import for_closing, only_answers
+from .structured import only_answers, wants_form
 from .telling import tell
 from .traced import turn_span
 
@@ -62,12 +62,12 @@ async def _advance(session: Session, loop: Loop) -> Session:
 async def step(session: Session, loop: Loop) -> Session:
     """One model call, and the tool calls that it asks for."""
     closing = is_last_turn(session)
+    session = reminded(loop.policy.pruned(session))
     session = tell(session, loop, CLOSING) if closing and not was_told(session, CLOSING) else session
-    tools = offer(for_closing(loop.tools) if closing else loop.tools)
-    session = loop.policy.pruned(session)
-    messages = with_reminder(session, shown(session))
-    tokens = window_tokens(session, tools) + len(reminder_of(session).encode())
-    paid = await paid_call(session, messages, tools, loop, input_tokens=tokens, tell=loop.emit)
+    # A last turn offers the same tools, and allows none: a request goes on starting with the same bytes.
+    tools, choice = offer(loop.tools), "none" if closing and not wants_form(loop.tools) else "auto"
+    tokens = window_tokens(session, tools)
+    paid = await paid_call(session, shown(session), tools, loop, choice, input_tokens=tokens, tell=loop.emit)
     if isinstance(paid, Stop):
         return stopped(session, paid, loop)
     session, reply = paid.session, paid.reply

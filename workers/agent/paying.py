@@ -9,7 +9,7 @@ from envelope.events import Event, TurnFinished, TurnStarted
 from envelope.tracing.names import CHAT
 from envelope.tracing.spans import span
 
-from ..llm.base import ChatMessage, Completed, Failed, ToolSpec
+from ..llm.base import ChatMessage, Completed, Failed, ToolChoice, ToolSpec
 from .account import Account
 from .asking import ask
 from .budget import Stop
@@ -34,6 +34,7 @@ async def paid_call(
     messages: Sequence[ChatMessage],
     tools: Sequence[ToolSpec],
     loop: Loop,
+    tool_choice: ToolChoice = "auto",
     *,
     input_tokens: int,
     tell: Callable[[Event], None],
@@ -50,7 +51,7 @@ async def paid_call(
     account = Account(loop.till, loop.price, input_tokens, held)
     with span(CHAT, chat_attributes(loop.model.name), model=loop.model.name) as call:
         with cut_off_is_told(loop, turn, account):
-            reply = await ask(replace(loop.model, lost=account), messages, tools, tell)
+            reply = await ask(replace(loop.model, lost=account), messages, tools, tell, tool_choice)
         if isinstance(reply, Completed):
             account.answered(reply.usage)
         account.close()

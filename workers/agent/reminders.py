@@ -1,16 +1,15 @@
-"""Reminders: what an agent is told again with every request, at the end of the last prompt. Pure.
-
-They stand in what a model is shown and never in the session. Each hangs on the prompt that the turn is about, so the
-requests of one prompt go on starting with the same bytes.
-"""
+"""Reminders: what an agent is told again behind every prompt. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..llm.base import ChatMessage
+from .compaction import is_prompt
+from .history import say
 from .planned import told_plan
 from .session import Session
+from .shown import shown
 
 PLANNING = (
     "You are planning: read, search and ask, and change nothing, neither with tools nor through the shell nor through"
@@ -28,31 +27,34 @@ ALWAYS: Mapping[str, str] = {"plan": PLANNING}
 AFTER: Mapping[tuple[str, str], str] = {("plan", "build"): BUILDING}
 
 
-def reminder_of(session: Session) -> str:
-    """All that there is to say; empty when that is nothing."""
-    return _reminder(session, told_plan(session))
+def reminded(session: Session) -> Session:
+    """The session with what is to be said again since the last prompt, as a message behind it.
 
-
-def _reminder(session: Session, plan: str) -> str:
-    words = ALWAYS.get(session.agent) or AFTER.get((session.previous_agent, session.agent), "")
-    file = f"You write one file, your plan: {session.plan_file}" if session.plan_file else ""
-    ways = "\n".join((WAYPOINTS, *(f"{number}. {each}" for number, each in enumerate(session.waypoints, 1))))
-    parts = (words, file, ways if session.waypoints else "", f"{STANDING}\n{plan}" if plan else "")
-    return "\n\n".join(part for part in parts if part)
-
-
-def with_reminder(session: Session, shown: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
-    """What the model is shown, with the reminder at the end of the last prompt: a person's, where there is one."""
+    It stays there: what a model has been shown is never changed, since providers cache and sign it. A change of the
+    plan is not said again, as its own result tells it.
+    """
+    since = _since_prompt(shown(session))
+    told = [one.content for one in since if one.synthetic and one.role == "user"]
     plan = told_plan(session)
-    if not _reminder(session, plan):
-        return shown
-    users = [index for index, message in enumerate(shown) if message.role == "user"]
-    if not users:
-        return shown
-    at = next((index for index in reversed(users) if not shown[index].synthetic), users[-1])
-    # where its latest change can be seen, the start of the request stays as it was
-    reminder = _reminder(session, "" if any(one.content == plan for one in shown[at + 1 :]) else plan)
-    if not reminder:
-        return shown
-    told = shown[at].model_copy(update={"content": f"{shown[at].content}\n\n<reminder>\n{reminder}\n</reminder>"})
-    return [*shown[:at], told, *shown[at + 1 :]]
+    is_seen = any(one.content == plan for one in since)
+    parts = [part for part in (*_words(session), "" if is_seen else _standing(plan)) if part]
+    missing = "\n\n".join(part for part in parts if not any(part in each for each in told))
+    return say(session, f"<reminder>\n{missing}\n</reminder>") if missing else session
+
+
+def _words(session: Session) -> Iterator[str]:
+    yield ALWAYS.get(session.agent) or AFTER.get((session.previous_agent, session.agent), "")
+    if session.plan_file:
+        yield f"You write one file, your plan: {session.plan_file}"
+    if session.waypoints:
+        yield "\n".join((WAYPOINTS, *(f"{number}. {each}" for number, each in enumerate(session.waypoints, 1))))
+
+
+def _standing(plan: str) -> str:
+    return f"{STANDING}\n{plan}" if plan else ""
+
+
+def _since_prompt(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+    """What was said behind the last prompt; all, when a summary stands in its place."""
+    at = next((index for index in reversed(range(len(messages))) if is_prompt(messages[index])), -1)
+    return messages[at + 1 :]

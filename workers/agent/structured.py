@@ -22,11 +22,6 @@ def wants_form(tools: Mapping[str, Tool]) -> bool:
     return STRUCTURED_OUTPUT in tools
 
 
-def for_closing(tools: Mapping[str, Tool]) -> dict[str, Tool]:
-    """What a last turn may still use: nothing but the tool that gives the answer."""
-    return {name: tool for name, tool in tools.items() if name == STRUCTURED_OUTPUT}
-
-
 def only_answers(calls: Sequence[ToolCall], tools: Mapping[str, Tool]) -> bool:
     return bool(calls) and wants_form(tools) and all(call.name == STRUCTURED_OUTPUT for call in calls)
 

@@ -181,6 +181,7 @@ class Rigging:
                     session.model,
                     temperature=chat.temperature,
                     output_limit=lambda: till.output_tokens,
+                    effort=self.attempt.agent.variant,
                     options=self.attempt.agent.model_options,
                 ),
                 await models.sees(session.model),

@@ -20,6 +20,8 @@ from ..llm.prices import TOKENS_PER_PRICE, Price, Rates, cost_microusd
 ASSUMED_OUTPUT_TOKENS = 8_192
 # Less room than this is no reply worth its input.
 MIN_OUTPUT_TOKENS = 1_024
+# A call of a trace with subagents leaves the others what they need.
+CALLS_AT_ONCE = 8
 # Others hold what is missing, and give most of it back when their call has ended: in a second, or in a minute.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
 
@@ -27,7 +29,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
 class TraceTill:
     """`output_tokens` is what the next call may say at most, and is sent with it: else no estimate would be a bound.
 
-    None: as much as it likes. It shrinks when the money comes to its end.
+    None: as much as it likes, since nothing is capped. It shrinks when the money comes to its end.
     """
 
     def __init__(
@@ -36,8 +38,8 @@ class TraceTill:
         self._reporter = reporter
         self._price = None if price is None else _worst(price)
         self._waits_at_cap = waits_at_cap
-        self._limit = min(limits.output, MAX_OUTPUT_TOKENS) or None
-        self.output_tokens = self._limit
+        self._limit = limits.output or ASSUMED_OUTPUT_TOKENS
+        self.output_tokens: int | None = None
 
     async def reserve(self, input_tokens: int) -> int | Stop:
         """Waits while other calls of the trace hold what is missing; a stop when the money is spent."""
@@ -46,7 +48,7 @@ class TraceTill:
             return 0
         pause_s = FIRST_PAUSE_S
         while ledger is not None:
-            call = _affordable(self._price, ledger, input_tokens, self._limit or ASSUMED_OUTPUT_TOKENS)
+            call = _affordable(self._price, ledger, input_tokens, self._limit)
             if call is None:
                 break
             self.output_tokens = call.output_tokens
@@ -86,7 +88,8 @@ def _affordable(price: Price, ledger: Ledger, input_tokens: int, output_tokens: 
         paid = max(0, left - for_input) * TOKENS_PER_PRICE // per_output
         if paid < min(output_tokens, MIN_OUTPUT_TOKENS):
             return None
-        output_tokens = min(output_tokens, paid)
+        # Thoughts count, too, so a model's own limit is high; but what one call may cost, no other can have.
+        output_tokens = min(output_tokens, paid, max(MAX_OUTPUT_TOKENS, paid // CALLS_AT_ONCE))
     whole = cost_microusd(price, Usage(input_tokens=input_tokens, output_tokens=output_tokens))
     return _Call(output_tokens, whole) if whole <= left else None
 

@@ -30,7 +30,7 @@ class Agent:
     max_turns: int | None = None
     temperature: float | None = None
     top_p: float | None = None
-    variant: str = ""  # how hard a model thinks that can be told so: "low", "high"
+    variant: str = ""  # how hard its model thinks: low, medium, high, max
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])  # of its model; see `llm.options`
     rules: tuple[Rule, ...] = ()
     fixed: tuple[Rule, ...] = ()  # denies that no later layer lifts
@@ -56,8 +56,7 @@ class Agent:
 
     @property
     def model_options(self) -> dict[str, Any]:
-        own = {"top_p": self.top_p, "reasoning_effort": self.variant or None}
-        return {**self.options, **{name: value for name, value in own.items() if value is not None}}
+        return {**self.options, **({} if self.top_p is None else {"top_p": self.top_p})}
 
     # What files call them.
 

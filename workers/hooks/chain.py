@@ -11,7 +11,7 @@ from typing import Any
 from envelope.events import Event, WarningRaised
 from envelope.logs import get_logger
 
-from ..llm.base import ChatMessage, ChatModel, ModelEvent, ToolCall, ToolSpec
+from ..llm.base import ChatMessage, ChatModel, ModelEvent, ToolCall, ToolChoice, ToolSpec
 from ..tools.base import ToolResult
 from .api import TIMEOUT_S, NotesWanted, Parameters, Refuse, TaskView, ToolUse
 from .installed import Installed
@@ -122,10 +122,10 @@ class HookedModel:
         return self.model.name
 
     async def stream(
-        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice = "auto"
     ) -> AsyncGenerator[ModelEvent, None]:
         shown, offered = await self._messages(messages), await self.hooks.tool_definitions(tools)
-        async with aclosing(self.model.stream(shown, offered)) as events:
+        async with aclosing(self.model.stream(shown, offered, tool_choice)) as events:
             async for event in events:
                 yield event
 
@@ -133,7 +133,17 @@ class HookedModel:
         first, *rest = messages
         if first.role == "system":
             first = first.model_copy(update={"content": await self.hooks.system_prompt(first.content)})
-        return await self.hooks.messages([first, *rest])
+        shown = [first, *rest]
+        before = {id(one.provider_items): one for one in shown if one.provider_items}
+        return [_as_changed(one, before.get(id(one.provider_items))) for one in await self.hooks.messages(shown)]
+
+
+def _as_changed(message: ChatMessage, before: ChatMessage | None) -> ChatMessage:
+    """What a hook took out of a reply must not go to the provider in the form that the provider gave it."""
+    if message.provider_items is None:
+        return message
+    is_same = before is not None and (before.content, before.tool_calls) == (message.content, message.tool_calls)
+    return message if is_same else message.model_copy(update={"provider_items": None})
 
 
 def hooked(model: ChatModel, hooks: Hooks) -> ChatModel:

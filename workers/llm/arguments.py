@@ -77,7 +77,7 @@ def _is_cut(arguments: str) -> bool:
 
 
 def _object(value: object) -> dict[str, Any] | None:
-    return cast(dict[str, Any], value) if isinstance(value, dict) and _travels(cast(object, value)) else None
+    return cast(dict[str, Any], value) if isinstance(value, dict) and travels(cast(object, value)) else None
 
 
 def is_text(text: str) -> bool:
@@ -89,7 +89,7 @@ def is_text(text: str) -> bool:
     return True
 
 
-def _travels(value: object, room: int = MAX_DEPTH) -> bool:
+def travels(value: object, room: int = MAX_DEPTH) -> bool:
     """Does it fit into messages and sessions? Not all JSON does."""
     match value:
         case str():
@@ -98,8 +98,8 @@ def _travels(value: object, room: int = MAX_DEPTH) -> bool:
             return -(2**63) <= value < 2**64
         case dict():
             inner = cast(dict[str, object], value)
-            return room > 0 and all(is_text(key) and _travels(part, room - 1) for key, part in inner.items())
+            return room > 0 and all(is_text(key) and travels(part, room - 1) for key, part in inner.items())
         case list():
-            return room > 0 and all(_travels(part, room - 1) for part in cast(list[object], value))
+            return room > 0 and all(travels(part, room - 1) for part in cast(list[object], value))
         case _:
             return True

@@ -5,11 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from envelope.budget import Usage
 
-from .arguments import is_text, parsed, repaired
-from .base import CallDelta, CallStarted, Completed, ModelEvent, Reasoning, Text, Thought, ToolCall
+from .arguments import is_text, parsed, repaired, travels
+from .base import CallDelta, CallStarted, Completed, ModelEvent, ProviderItems, Reasoning, Text, ToolCall
 
 NOTHING: tuple[ModelEvent, ...] = ()
 CUT = "length"  # the finish reason of a reply that ran into the output limit
@@ -25,6 +26,11 @@ def mended(text: str) -> str:
     True
     """
     return text if is_text(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def verbatim(model: str, items: Sequence[dict[str, Any]]) -> ProviderItems | None:
+    """What goes back to the model as it came; None when it is nothing, or holds what cannot be stored unchanged."""
+    return ProviderItems(model=model, items=tuple(items)) if items and travels(list(items)) else None
 
 
 @dataclass(slots=True)
@@ -44,6 +50,10 @@ class Assembly:
         self._calls: list[_PartialCall] = []
         self._at: dict[int, _PartialCall] = {}  # the provider's index → the call that is under way there
         self.chars = 0
+
+    @property
+    def has_calls(self) -> bool:
+        return bool(self._calls)
 
     def add_text(self, text: str) -> Sequence[ModelEvent]:
         if not text:
@@ -82,7 +92,7 @@ class Assembly:
         is_usable = 0 < len(given) <= MAX_ID_CHARS and all(given != call.id for call in self._calls)
         return given if is_usable else f"call_{uuid.uuid4().hex[:16]}"
 
-    def completed(self, finish_reason: str, usage: Usage, thoughts: tuple[Thought, ...] = ()) -> Completed:
+    def completed(self, finish_reason: str, usage: Usage) -> Completed:
         """What has come in, as one reply. A call that was cut off keeps what there is of its arguments, as text."""
         return Completed(
             text="".join(self._text),
@@ -90,7 +100,6 @@ class Assembly:
             tool_calls=tuple(_call(call, was_cut=finish_reason == CUT) for call in self._calls),
             finish_reason=finish_reason,
             usage=usage,
-            thoughts=thoughts,
         )
 
 
@@ -105,4 +114,5 @@ def _call(call: _PartialCall, *, was_cut: bool) -> ToolCall:
         arguments=arguments,
         input=strict if meant is None else meant,
         repaired=meant is not None,
+        provider_id=call.given_id if call.given_id != call.id else "",
     )

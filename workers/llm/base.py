@@ -15,7 +15,8 @@ from envelope.budget import Usage
 class ToolCall(BaseModel):
     """What a model asks for: `arguments` is its text as it came, `input` that text parsed (None if it is no object).
 
-    `repaired`: the text was broken JSON, and `input` is what was meant (see `arguments.py`).
+    `repaired`: the text was broken JSON, and `input` is what was meant (see `arguments.py`). `id` is unique within its
+    reply; `provider_id` is the provider's own where that is another (Gemini keeps a signature in it, of any length).
     """
 
     model_config = ConfigDict(frozen=True)
@@ -25,24 +26,33 @@ class ToolCall(BaseModel):
     arguments: str
     input: dict[str, Any] | None = None
     repaired: bool = False
+    provider_id: str = ""
 
 
-class Thought(BaseModel):
-    """A piece of reasoning that its provider wants to see again, unchanged. Only `model` can read what it signed.
+class ProviderItems(BaseModel):
+    """A reply as its provider sent it, for that provider alone: what `items` are is the wire format's matter.
 
-    `sealed` is text that the provider keeps to itself; then there is nothing else.
+    They go back unchanged and in their order to the same `model` (its name with its provider before it). Providers sign
+    what a model thought together with all that stood before it, so nothing in here is ever edited. Another model gets
+    the message's own text and calls instead.
     """
 
     model_config = ConfigDict(frozen=True)
 
     model: str
-    text: str = ""
-    signature: str = ""
-    sealed: str = ""
+    items: tuple[dict[str, Any], ...]
 
 
 FinishReason = Literal[
-    "end_turn", "tool_use", "max_tokens", "cancelled", "error", "permission_denied", "content_filter"
+    "end_turn",
+    "tool_use",
+    "max_tokens",
+    "pause",
+    "cancelled",
+    "error",
+    "permission_denied",
+    "content_filter",
+    "refusal",
 ]
 
 
@@ -101,7 +111,7 @@ class ChatMessage(BaseModel):
     role: Literal["system", "user", "assistant", "tool"]
     content: str = ""
     reasoning: str = ""
-    thoughts: tuple[Thought, ...] = ()
+    provider_items: ProviderItems | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str = ""
     name: str = ""
@@ -147,14 +157,20 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The reply is whole. `finish_reason` is in OpenAI's vocabulary (stop, tool_calls, length …)."""
+    """The reply is whole. `finish_reason` is in OpenAI's vocabulary (stop, tool_calls, length, content_filter), or
+    `refusal` where the model says no, and `pause` where it wants to be asked again, with its reply as the last message.
+
+    `cost_microusd`: what the provider itself says that the call costs. `remarks`: what people should know of it.
+    """
 
     text: str
     reasoning: str
     tool_calls: tuple[ToolCall, ...]
     finish_reason: str
     usage: Usage
-    thoughts: tuple[Thought, ...] = ()
+    provider_items: ProviderItems | None = None
+    cost_microusd: int | None = None
+    remarks: tuple[str, ...] = ()
     retries: tuple[Retry, ...] = field(default=(), compare=False)  # how it came is not what it says
 
 
@@ -175,6 +191,10 @@ class Failed:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])  # those that say when to come again
 
 
+# May the model call tools, or must it answer in words? Tools are offered in both cases: they stand at the start of
+# what a provider caches and signs.
+ToolChoice = Literal["auto", "none"]
+
 ModelEvent = Text | Reasoning | CallStarted | CallDelta | Completed | Failed
 
 
@@ -184,7 +204,9 @@ class ChatModel(Protocol):
         """As the provider's registry spells it: `openai/gpt-5`, `anthropic/claude-…`."""
         ...
 
-    def stream(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> AsyncGenerator[ModelEvent, None]:
+    def stream(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice = "auto"
+    ) -> AsyncGenerator[ModelEvent, None]:
         """One model call. Never raises for what a provider does: that is a `Failed`. Closing the generator cancels the
         request."""
         ...

@@ -27,6 +27,7 @@ from .base import (
     ModelEvent,
     Reasoning,
     Text,
+    ToolChoice,
     ToolSpec,
 )
 
@@ -56,6 +57,7 @@ class Call(Line):
     kept: int
     added: tuple[Fields, ...]
     tools: tuple[Fields, ...] | None = None
+    tool_choice: ToolChoice = "auto"
     reply: tuple[tuple[str, Fields], ...]
 
 
@@ -116,6 +118,7 @@ class Request:
     model: str
     messages: tuple[Fields, ...]
     tools: tuple[Fields, ...]
+    tool_choice: ToolChoice = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +137,26 @@ def read(text: str) -> tuple[Entry, ...]:
     return tuple(_ENTRY.validate_json(line) for line in text.split("\n") if line)
 
 
-def request_of(model: str, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Request:
+def request_of(
+    model: str, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice = "auto"
+) -> Request:
     dumped = [message.model_dump(mode="json", exclude_defaults=True, exclude=UNSEEN) for message in messages]
     asked = [redact_value(message) for message in dumped]
-    return Request(model, tuple(asked), tuple(redact_value(asdict(tool)) for tool in tools))
+    return Request(model, tuple(asked), tuple(redact_value(asdict(tool)) for tool in tools), tool_choice)
 
 
 def call_line(before: Request | None, now: Request, reply: Iterable[ModelEvent]) -> Call:
     """`before`: the request of the call before this one on the same cassette."""
     kept = _common(before.messages, now.messages) if before else 0
     tools = None if before and before.tools == now.tools else now.tools
-    return Call(model=now.model, kept=kept, added=now.messages[kept:], tools=tools, reply=tuple(_joined(reply)))
+    return Call(
+        model=now.model,
+        kept=kept,
+        added=now.messages[kept:],
+        tools=tools,
+        tool_choice=now.tool_choice,
+        reply=tuple(_joined(reply)),
+    )
 
 
 def calls_of(entries: Iterable[Entry]) -> list[RecordedCall]:
@@ -154,7 +166,8 @@ def calls_of(entries: Iterable[Entry]) -> list[RecordedCall]:
         if isinstance(entry, Call):
             before = calls[-1].request if calls else Request("", (), ())
             tools = before.tools if entry.tools is None else entry.tools
-            request = Request(entry.model, (*before.messages[: entry.kept], *entry.added), tools)
+            messages = (*before.messages[: entry.kept], *entry.added)
+            request = Request(entry.model, messages, tools, entry.tool_choice)
             calls.append(RecordedCall(request, tuple(_event(name, fields) for name, fields in entry.reply)))
     return calls
 
@@ -171,10 +184,10 @@ class Recorded:
         return self.model.name
 
     async def stream(
-        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice = "auto"
     ) -> AsyncGenerator[ModelEvent, None]:
-        request, reply = request_of(self.name, messages, tools), list[ModelEvent]()
-        async with aclosing(self.model.stream(messages, tools)) as events:
+        request, reply = request_of(self.name, messages, tools, tool_choice), list[ModelEvent]()
+        async with aclosing(self.model.stream(messages, tools, tool_choice)) as events:
             async for event in events:
                 reply.append(event)
                 if isinstance(event, Completed | Failed):

@@ -1,14 +1,20 @@
-"""Anthropic's messages as the scripted server speaks them. Pure."""
+"""Anthropic's messages as the scripted server speaks them. Pure.
+
+It signs what its model thought together with the conversation up to there, and refuses a request that brings a thought
+back behind another one, in the provider's words ("Preserved thinking"): whoever changes what was said fails here, too.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from .dialect_parts import Json, arguments_of, call_id, finish_reason_of, pieces, text_of, usage_of
+from .dialect_parts import Json, Users, arguments_of, call_id, finish_reason_of, pieces, text_of, usage_of
 from .script import Conversation, Reply, ScriptedCall
 
+_SIGNED = "signed-"
 _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
 _ERRORS = {
     400: "invalid_request_error",
@@ -23,26 +29,58 @@ _ERRORS = {
 
 def read_anthropic(body: Json) -> Conversation:
     """A user message may hold tool results, and words beside them."""
-    users: list[str] = []
+    users = Users()
     results: list[str] = []
     turn, chars = 1, 0
     for message in cast(Sequence[Json], body.get("messages") or []):
         blocks = _blocks(message.get("content"))
-        turn += message.get("role") == "assistant"
+        if message.get("role") == "assistant":
+            turn += 1
+            users.model_speaks()
         results += [text_of(block.get("content")) for block in blocks if block.get("type") == "tool_result"]
         if message.get("role") == "user":
-            users += [str(block.get("text", "")) for block in blocks if block.get("type") == "text"]
+            for text in (str(block.get("text", "")) for block in blocks if block.get("type") == "text"):
+                users.say(text)
         chars += sum(len(str(block.get("text", ""))) for block in blocks)
     system = "\n".join(str(block.get("text", "")) for block in _blocks(body.get("system")))
     return Conversation(
         model=str(body.get("model", "")),
         system=system,
-        prompt=users[0] if users else "",
-        user=users[-1] if users else "",
+        prompt=users.prompt,
+        opening=users.opening,
+        user=users.latest,
         results=tuple(results),
         turn=turn,
         chars=chars + len(system) + sum(map(len, results)),
+        digest=_digest(body, [*_said(body)]),
     )
+
+
+def refused_anthropic(body: Json) -> str:
+    """Why the provider would not take the request; empty when it would."""
+    said = [*_said(body)]
+    for place, block in enumerate(said):
+        signature = str(block.get("signature", ""))
+        if signature.startswith(_SIGNED) and not signature.endswith(_digest(body, said[:place])):
+            return f"Invalid `signature` in `thinking` block. The block is bound to a different conversation. ({place})"
+    return ""
+
+
+def _said(body: Json) -> Iterator[Json]:
+    """Every block of every message, as what it was signed with."""
+    for message in cast(Sequence[Json], body.get("messages") or []):
+        for block in _blocks(message.get("content")):
+            yield {"role": message.get("role"), **_unmarked(block)}
+
+
+def _digest(body: Json, said: Sequence[Json]) -> str:
+    """Of system, tools and what was said, without the cache marks, which are no part of it."""
+    head = [_unmarked(block) for block in (*_blocks(body.get("system")), *(body.get("tools") or ()))]
+    return hashlib.sha256(json.dumps([head, *said]).encode()).hexdigest()[:16]
+
+
+def _unmarked(block: Json) -> Json:
+    return {name: value for name, value in block.items() if name != "cache_control"}
 
 
 def stream_anthropic(reply: Reply, now: Conversation, body: Json) -> Iterator[bytes]:
@@ -87,7 +125,7 @@ def _parts(reply: Reply, now: Conversation) -> Iterator[tuple[Json, list[Json]]]
         thoughts: list[Json] = [
             {"type": "thinking_delta", "thinking": piece} for piece in pieces(reply.reasoning, reply)
         ]
-        signed = {"type": "signature_delta", "signature": f"signed-{now.turn}"}
+        signed = {"type": "signature_delta", "signature": f"{_SIGNED}{now.turn}-{now.digest}"}
         yield {"type": "thinking", "thinking": "", "signature": ""}, [*thoughts, signed]
     if reply.text:
         yield (

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from .dialect_parts import Json, arguments_of, call_id, finish_reason_of, pieces, text_of, usage_of
+from .dialect_parts import Json, Users, arguments_of, call_id, finish_reason_of, pieces, text_of, usage_of
 from .script import Conversation, Reply
 
 
@@ -14,14 +14,20 @@ def read_openai(body: Json) -> Conversation:
     """`turn` counts the model's own messages, so that a script can say which reply comes next."""
     messages = cast(Sequence[Json], body.get("messages") or [])
     texts: dict[str, list[str]] = {"system": [], "user": [], "assistant": [], "tool": []}
+    users = Users()
     for message in messages:
-        texts.setdefault(str(message.get("role")), []).append(text_of(message.get("content")))
-    users = texts["user"] or [""]
+        role, text = str(message.get("role")), text_of(message.get("content"))
+        texts.setdefault(role, []).append(text)
+        if role == "assistant":
+            users.model_speaks()
+        elif role == "user":
+            users.say(text)
     return Conversation(
         model=str(body.get("model", "")),
         system="\n".join(texts["system"]),
-        prompt=users[0],
-        user=users[-1],
+        prompt=users.prompt,
+        opening=users.opening,
+        user=users.latest,
         results=tuple(texts["tool"]),
         turn=len(texts["assistant"]) + 1,
         chars=sum(len(text) for group in texts.values() for text in group),

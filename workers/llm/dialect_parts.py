@@ -44,3 +44,32 @@ def text_of(content: Any) -> str:
     if isinstance(content, list):
         return "".join(str(part.get("text", "")) for part in cast(Sequence[Json], content))
     return content if isinstance(content, str) else ""
+
+
+class Users:
+    """What users have said: first of all (`prompt`), before the model first spoke (`opening`), and last (`latest`)."""
+
+    def __init__(self) -> None:
+        self._groups: list[list[str]] = []
+        self._is_over = True
+
+    def say(self, text: str) -> None:
+        if self._is_over:
+            self._groups.append([])
+            self._is_over = False
+        self._groups[-1].append(text)
+
+    def model_speaks(self) -> None:
+        self._is_over = True
+
+    @property
+    def prompt(self) -> str:
+        return self._groups[0][0] if self._groups else ""
+
+    @property
+    def opening(self) -> str:
+        return "\n".join(self._groups[0] if self._groups else ())
+
+    @property
+    def latest(self) -> str:
+        return "\n".join(self._groups[-1] if self._groups else ())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -17,7 +17,7 @@ import aiohttp
 
 from envelope.redaction import redact
 
-from .base import ChatMessage, Failed, Failure, ModelEvent, ToolSpec
+from .base import ChatMessage, Failed, Failure, ModelEvent, ToolChoice, ToolSpec
 from .connections import CONNECT_TIMEOUT_S, http_session, proxy_for
 from .encoding import BodyEncoder
 from .failures import ProviderError, failed
@@ -51,18 +51,21 @@ class DirectModel:
     temperature: float | None = None
     chunk_timeout_s: float = CHUNK_TIMEOUT_S
     output_limit: Callable[[], int | None] = lambda: None  # tokens of the next reply at most; None: the provider's own
+    effort: str = ""
+    context_tokens: int = 0
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])  # see `options.py`
+    _told: list[str] = field(default_factory=list[str], repr=False, compare=False)  # of what is not sent
     _encoder: BodyEncoder = field(default_factory=BodyEncoder, repr=False, compare=False)
 
     async def stream(
-        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice = "auto"
     ) -> AsyncGenerator[ModelEvent, None]:
         where = endpoint(self.name, self.base_url, self.api_key, os.environ)
         if isinstance(where, Failed):
             yield where
             return
         try:
-            async with aclosing(self._asked(where, messages, tools)) as events:
+            async with aclosing(self._asked(where, messages, tools, tool_choice)) as events:
                 async for event in events:
                     yield event
         except aiohttp.ConnectionTimeoutError:
@@ -77,17 +80,21 @@ class DirectModel:
             yield failed(ProviderError(message=f"the reply cannot be read: {type(e).__name__}: {e}"))
 
     async def _asked(
-        self, where: Endpoint, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+        self, where: Endpoint, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice
     ) -> AsyncGenerator[ModelEvent, None]:
         question = Question(
-            *(where.model, self.name, messages, tools, self.temperature, self.output_limit(), where.reasoning_key),
+            *(where.model, self.name, messages, tools, tool_choice, self.temperature, self.output_limit()),
+            reasoning_key=where.reasoning_key,
+            at_home=where.at_home,
+            effort=self.effort,
+            context_tokens=self.context_tokens,
             options=self.options,
         )
         session = await http_session()
         async with session.post(
             where.url,
             data=self._encoder.encoded(where.wire.body(question)),
-            headers={**HEADERS, **where.headers},
+            headers={**HEADERS, **where.wire.headers(where.key, question)},
             timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S, sock_read=self.chunk_timeout_s),
             proxy=proxy_for(where.url),
             allow_redirects=False,  # the key is for this address
@@ -101,7 +108,18 @@ class DirectModel:
                     yield event
                     if isinstance(event, Failed):
                         return
-            yield reader.completed() or Failed(Failure.UNAVAILABLE, "the model's reply ended before it was whole")
+            completed = reader.completed()
+            if completed is None:
+                yield Failed(Failure.UNAVAILABLE, "the model's reply ended before it was whole")
+                return
+            yield replace(completed, remarks=(*completed.remarks, *self._unsent(where.wire.unsent(question))))
+
+    def _unsent(self, unsent: Iterable[str]) -> Iterator[str]:
+        """Said once for a session."""
+        for what in unsent:
+            if what not in self._told:
+                self._told.append(what)
+                yield f"{what} is not sent: {self.name} takes none"
 
 
 async def _events(response: aiohttp.ClientResponse, reader: Reader) -> AsyncGenerator[bytes, None]:
@@ -116,6 +134,8 @@ async def _events(response: aiohttp.ClientResponse, reader: Reader) -> AsyncGene
             raise TooLong(f"a reply of more than {MAX_REPLY_BYTES} bytes")
         for data in parser.feed(chunk):
             yield data
+            if reader.is_over:  # what follows is no part of the reply, whatever piece it came in
+                break
         if reader.is_over:
             await _drain(response)
             return

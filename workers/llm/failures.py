@@ -133,6 +133,11 @@ _STATUS_KNOWS_BETTER = frozenset(
 )
 
 
+def interrupted(reason: str) -> Failed:
+    """A reply that its server gave up, for a reason that is no end of a reply: it is asked for again."""
+    return Failed(Failure.UNAVAILABLE, f"the model's reply was interrupted: {redact(reason)[:MAX_MESSAGE_CHARS]}")
+
+
 def failed(error: ProviderError) -> Failed:
     """The failure as the loop knows it: judged, its words shortened and without secrets."""
     said = redact(" ".join(_LIBRARY_PREFIX.sub("", error.message).split()))[:MAX_MESSAGE_CHARS]

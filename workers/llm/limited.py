@@ -16,7 +16,7 @@ from transport.errors import TransportError
 from transport.rates import Ask, Later, Permit, Quota, Rates
 
 from ..clock import now_ms
-from .base import ChatMessage, ChatModel, Completed, Failed, Failure, ModelEvent, ToolSpec
+from .base import ChatMessage, ChatModel, Completed, Failed, Failure, ModelEvent, ToolChoice, ToolSpec
 from .files import file_tokens
 from .pauses import is_congestion, pause_ms
 
@@ -89,7 +89,7 @@ class Limited:
         return self.model.name
 
     async def stream(
-        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice = "auto"
     ) -> AsyncGenerator[ModelEvent, None]:
         estimate = tokens_of(messages, tools) if self.limiter.quota.tokens_per_minute else 0
         permit = await self._permit(estimate)
@@ -100,7 +100,7 @@ class Limited:
         clock = asyncio.get_running_loop().time
         began_s, code = clock(), CUT_OFF
         try:
-            async with aclosing(self.model.stream(messages, tools)) as events:
+            async with aclosing(self.model.stream(messages, tools, tool_choice)) as events:
                 async for event in events:
                     code = _code_of(event, code)
                     if isinstance(event, Failed):

@@ -33,6 +33,7 @@ class Listed:
     output: int | None = None
     price: Price | None = None
     sees: frozenset[Kind] = frozenset()
+    thinks: bool = False
 
 
 def listed(model: str) -> Listed | None:
@@ -48,7 +49,16 @@ def listed(model: str) -> Listed | None:
 @cache
 def _rows() -> Mapping[str, Mapping[str, Any]]:
     """Of a thousand fields and languages only what is asked here: 3 MB of text would stay as 20 MB of objects."""
-    kept = {*_RATES.values(), *_SEES, "litellm_provider", "mode", "max_input_tokens", "max_output_tokens", "max_tokens"}
+    kept = {
+        *_RATES.values(),
+        *_SEES,
+        "litellm_provider",
+        "mode",
+        "supports_reasoning",
+        "max_input_tokens",
+        "max_output_tokens",
+        "max_tokens",
+    }
     return {
         model: {key: value for key, value in row.items() if key in kept or "_above_" in key}
         for model, row in read_list().items()
@@ -64,6 +74,7 @@ def _listed(row: Mapping[str, Any]) -> Listed:
         output=_tokens(row.get("max_output_tokens")),
         price=_price(row),
         sees=frozenset(kind for key, kind in _SEES.items() if row.get(key)),
+        thinks=bool(row.get("supports_reasoning")),
     )
 
 

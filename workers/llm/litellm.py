@@ -21,7 +21,7 @@ from typing import Any
 from envelope.budget import Usage
 
 from .assembly import Assembly
-from .base import ChatMessage, Failed, Failure, ModelEvent, ToolSpec
+from .base import ChatMessage, Failed, Failure, ModelEvent, ToolChoice, ToolSpec
 from .failures import ProviderError, failed
 from .openai_format import messages_for, tools_for
 from .options import ANYWHERE, sent
@@ -47,16 +47,18 @@ class LiteLlmModel:
     temperature: float | None = None
     chunk_timeout_s: float = CHUNK_TIMEOUT_S
     output_limit: Callable[[], int | None] = lambda: None  # tokens of the next reply at most; None: the provider's own
+    effort: str = ""
+    context_tokens: int = 0
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])  # see `options.py`
 
     async def stream(
-        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice = "auto"
     ) -> AsyncGenerator[ModelEvent, None]:
         response: Any = None
         try:
             litellm = await asyncio.to_thread(_library)
             async with asyncio.timeout(self.chunk_timeout_s):
-                response = await litellm.acompletion(**self._request(messages, tools))
+                response = await litellm.acompletion(**self._request(messages, tools, tool_choice))
             async with aclosing(self._events(response)) as events:
                 async for event in events:
                     yield event
@@ -86,24 +88,32 @@ class LiteLlmModel:
         async with asyncio.timeout(self.chunk_timeout_s):
             return await anext(response, None)
 
-    def _request(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> dict[str, Any]:
+    def _request(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice
+    ) -> dict[str, Any]:
         optional = {
             "base_url": self.base_url or None,
             "api_key": self.api_key or None,
             "temperature": self.temperature,
             "max_tokens": self.output_limit(),
+            # litellm translates what OpenAI calls it, and knows nothing beyond `high` for most
+            "reasoning_effort": "high" if self.effort == "max" else self.effort or None,
             "tools": tools_for(tools) or None,
+            "tool_choice": "none" if tools and tool_choice == "none" else None,
         }
-        return {
-            **sent(self.options, ANYWHERE),
-            "model": self.name,
-            "messages": messages_for(messages),
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "num_retries": 0,  # retries are ours (retry.py): bounded, told to watchers, within the deadline
-            "max_retries": 0,
-            "timeout": self.chunk_timeout_s + GRACE_S,
-        } | {name: value for name, value in optional.items() if value is not None}
+        return (
+            {
+                "model": self.name,
+                "messages": messages_for(messages),
+                "stream": True,
+                "stream_options": {"include_usage": True},
+                "num_retries": 0,  # retries are ours (retry.py): bounded, told to watchers, within the deadline
+                "max_retries": 0,
+                "timeout": self.chunk_timeout_s + GRACE_S,
+            }
+            | {name: value for name, value in optional.items() if value is not None}
+            | sent(self.options, ANYWHERE)
+        )
 
 
 def read_list() -> dict[str, dict[str, Any]]:

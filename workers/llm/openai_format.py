@@ -11,7 +11,35 @@ from typing import Any
 from .base import ChatMessage, FilePart, ToolCall, ToolSpec
 
 MAX_NAME_CHARS = 64
+# These think before they answer: they take no temperature, and their limit counts thoughts and has another name.
+_THINKS = re.compile(r"(.*/)?(o\d|gpt-(?!5-chat)([5-9]|\d\d))")
+_GPT = re.compile(r"(?:.*/)?gpt-(\d+)(?:\.(\d+))?")
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def thinks(model: str) -> bool:
+    """Is it one of OpenAI's that think before they answer?
+
+    >>> [thinks(name) for name in ("gpt-5.5", "openai/o3-mini", "gpt-10", "gpt-4.1", "gpt-oss-120b")]
+    [True, True, True, False, False]
+    """
+    return _THINKS.match(model) is not None
+
+
+def openai_effort(model: str, effort: str) -> str:
+    """As the model knows it: `max` is there from gpt-5.6 on, and `xhigh` before it (developers.openai.com, "Reasoning
+    models", 2026-11); others, and other servers' models, know nothing beyond `high`.
+
+    >>> [openai_effort(name, "max") for name in ("gpt-6-sol", "gpt-5.6", "gpt-5.2", "gpt-5", "o3")]
+    ['max', 'max', 'xhigh', 'high', 'high']
+    """
+    if effort != "max":
+        return effort
+    found = _GPT.match(model)
+    if found is None:
+        return "high"
+    version = (int(found[1]), int(found[2] or 0))
+    return "max" if version >= (5, 6) else "xhigh" if version >= (5, 2) else "high"
 
 
 def messages_for(messages: Sequence[ChatMessage], *, reasoning_key: str = "") -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ OTHER_NAMES = {
 OPENAI = frozenset(
     ("top_p", "top_k", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty", "repetition_penalty")
 ).union(("reasoning_effort", "verbosity", "thinking", "enable_thinking", "chat_template_kwargs"))
+RESPONSES = frozenset(("top_p", "reasoning_effort", "verbosity"))
 # Models that think before they answer take none of these.
 NOT_WHILE_THINKING = frozenset(("top_p", "presence_penalty", "frequency_penalty"))
 ANTHROPIC = frozenset(("top_p", "top_k", "thinking", "stop_sequences"))

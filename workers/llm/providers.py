@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from envelope.redaction import register_secret
 
@@ -11,8 +12,11 @@ from .base import Failed, Failure
 from .wire import Wire
 from .wire_anthropic import AnthropicWire
 from .wire_openai import OpenAiWire
+from .wire_responses import ResponsesWire
 
-OPENAI, ANTHROPIC = OpenAiWire(), AnthropicWire()
+OPENAI, RESPONSES, ANTHROPIC = OpenAiWire(), ResponsesWire(), AnthropicWire()
+# OpenAI's own models from gpt-5 on, with tools and effort; chat completions refuse both together from gpt-5.5 on.
+_RESPONSES_MODEL = re.compile(r"gpt-([5-9]|\d\d)|o\d+-pro|o3-deep|computer-use|codex")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class Endpoint:
     """Where a model is asked. `at_home`: the server is the provider's own, and not one that only speaks like it."""
 
     url: str
-    headers: Mapping[str, str]
+    key: str = field(repr=False)
     wire: Wire
     provider: str
     model: str
@@ -90,16 +94,25 @@ def endpoint(name: str, base_url: str, api_key: str, environ: Mapping[str, str])
         return Failed(Failure.AUTH, f"there is no key for {name!r}: set {provider.key_variable}")
     if not key.isascii() or not key.isprintable():
         return Failed(Failure.AUTH, f"the key for {name!r} has characters that no key has")
-    wire = provider.wire
+    wire = _wire(provider, own_url, model)
     return Endpoint(
         _url(own_url or provider.url, provider.root + wire.path),
-        wire.headers(key),
+        key,
         wire,
         prefix,
         model,
         provider.reasoning_key,
         at_home=not own_url,
     )
+
+
+def _wire(provider: Provider, own_url: str, model: str) -> Wire:
+    """An address that ends in /responses says which of OpenAI's two formats its server speaks."""
+    if provider.wire is not OPENAI:
+        return provider.wire
+    is_openai = provider is PROVIDERS["openai"] and not own_url
+    speaks_responses = own_url.rstrip("/").endswith(RESPONSES.path) or (is_openai and _RESPONSES_MODEL.match(model))
+    return RESPONSES if speaks_responses else OPENAI
 
 
 def _url(base: str, path: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from envelope.events import RetryScheduled
 
 from ..clock import now_ms
-from .base import ChatMessage, ChatModel, Completed, Failed, Failure, ModelEvent, Retry, ToolSpec
+from .base import ChatMessage, ChatModel, Completed, Failed, Failure, ModelEvent, Retry, ToolChoice, ToolSpec
 from .failures import Judged, judged
 from .lost import NOBODY_PAYS, LostTries, said_bytes, tokens_of_bytes
 from .retry_after import asked_ms as asked_ms
@@ -88,14 +88,14 @@ class Retrying:
         return self.model.name
 
     async def stream(
-        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice = "auto"
     ) -> AsyncGenerator[ModelEvent, None]:
         failed: list[Retry] = []
         for attempt in range(1, self.policy.tries + 1):
             failure = Failed(Failure.UNAVAILABLE, "the model's stream stopped without an end")
             said = 0
             try:
-                async with aclosing(self.model.stream(messages, tools)) as events:
+                async with aclosing(self.model.stream(messages, tools, tool_choice)) as events:
                     async for event in events:
                         if isinstance(event, Failed):
                             failure = event

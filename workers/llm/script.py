@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -41,8 +41,9 @@ class _Written(BaseModel):
 
 
 class When(_Written):
-    """All that is given must hold. `prompt` is the first user message, `user` the last; turns count from 1. `model` is
-    the one that is asked, by the name that the server is given."""
+    """All that is given must hold. `prompt` is the first user message, `user` what users have said last: all behind the
+    model's words before. Turns count from 1. `model` is the one that is asked, by the name that the server is given.
+    """
 
     model: str | None = None
     system_contains: str | None = None
@@ -101,7 +102,8 @@ class Fault(_Written):
 
 
 class Capture(_Written):
-    """`of`: in the tool result `result`, or in the first (`prompt`) or last (`user`) user message."""
+    """`of`: in the tool result `result`, in what users said before the model first spoke (`prompt`), or in what they
+    said last (`user`)."""
 
     of: Literal["result", "prompt", "user"] = "result"
     result: int = -1
@@ -129,10 +131,12 @@ class Conversation:
     model: str
     system: str
     prompt: str
+    opening: str
     user: str
     results: tuple[str, ...]
     turn: int
     chars: int  # all text sent, for an estimate of the tokens
+    digest: str = ""  # of all that was sent, where thoughts are signed with it
 
 
 class Player:
@@ -193,9 +197,12 @@ def _values(rule: Rule, now: Conversation) -> dict[str, str]:
     return values | {name: _captured(name, capture, now) for name, capture in rule.capture.items()}
 
 
+_SAID: Mapping[str, Callable[[Conversation], str]] = {"prompt": lambda now: now.opening, "user": lambda now: now.user}
+
+
 def _captured(name: str, capture: Capture, now: Conversation) -> str:
     try:
-        text = now.results[capture.result] if capture.of == "result" else getattr(now, capture.of)
+        text = now.results[capture.result] if capture.of == "result" else _SAID[capture.of](now)
     except IndexError:
         raise BadScript(f"capture {name!r}: there is no tool result {capture.result}") from None
     found = [match.expand(capture.line) for match in re.finditer(capture.pattern, text)]

@@ -119,6 +119,8 @@ class ScriptedServer:
                 self._idle.set()
 
     async def _play(self, request: web.Request, dialect: Dialect, body: Json) -> web.StreamResponse:
+        if reason := dialect.refused(body):
+            return web.json_response(dialect.error(400, reason, ""), status=400)
         now = dialect.read(body)
         try:
             rule = self._player.play(now)

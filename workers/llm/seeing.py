@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from .base import ChatMessage, ChatModel, Kind, ModelEvent, ToolSpec
+from .base import ChatMessage, ChatModel, Kind, ModelEvent, ToolChoice, ToolSpec
 from .files import to_show, with_files
 
 
@@ -25,17 +25,20 @@ class Seeing:
     def name(self) -> str:
         return self.model.name
 
-    def stream(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> AsyncGenerator[ModelEvent, None]:
+    def stream(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice = "auto"
+    ) -> AsyncGenerator[ModelEvent, None]:
         # Most histories have no files, and pay nothing for that some do.
         if not any(message.files for message in messages):
-            return self.model.stream(messages, tools)
-        return self._shown(messages, tools)
+            return self.model.stream(messages, tools, tool_choice)
+        return self._shown(messages, tools, tool_choice)
 
     async def _shown(
-        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice
     ) -> AsyncGenerator[ModelEvent, None]:
         await self._load(to_show(messages, self.sees))
-        async with aclosing(self.model.stream(with_files(messages, self._contents, self.sees), tools)) as events:
+        shown = with_files(messages, self._contents, self.sees)
+        async with aclosing(self.model.stream(shown, tools, tool_choice)) as events:
             async for event in events:
                 yield event
 

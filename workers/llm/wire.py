@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from .base import ChatMessage, Completed, ModelEvent, ToolSpec
+from envelope.budget import Usage
+
+from .base import ChatMessage, Completed, ModelEvent, ToolChoice, ToolSpec
 from .failures import ProviderError
 
 Json = dict[str, Any]
@@ -19,16 +21,35 @@ def part(whole: Mapping[str, Any], name: str) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One model call. `model` is the name as the server knows it, `full_name` with its provider before it."""
+    """One model call. `model` is the name as the server knows it, `full_name` with its provider before it.
+
+    `effort`: how hard it is to think, `low` to `max`; empty: as its vendor's own tools have it. `context_tokens`: its
+    window; 0: not known.
+
+    `at_home`: the server is the provider's own, and not one that only speaks like it.
+    """
 
     model: str
     full_name: str
     messages: Sequence[ChatMessage]
     tools: Sequence[ToolSpec]
+    tool_choice: ToolChoice = "auto"
     temperature: float | None = None
     max_output_tokens: int | None = None
     reasoning_key: str = ""
+    at_home: bool = False
+    effort: str = ""
+    context_tokens: int = 0
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+def estimated(question: Question, reply_chars: int) -> Usage:
+    """What a call may have cost when the server does not say: a budget must not stand still for that."""
+    sent = sum(
+        len(message.content) + sum(len(c.arguments) for c in message.tool_calls) for message in question.messages
+    )
+    described = sum(len(tool.description) + len(str(tool.parameters)) for tool in question.tools)
+    return Usage(input_tokens=(sent + described) // 4 + 1, output_tokens=reply_chars // 4 + 1)
 
 
 class Reader(Protocol):
@@ -49,9 +70,13 @@ class Reader(Protocol):
 class Wire(Protocol):
     path: str
 
-    def headers(self, key: str) -> Mapping[str, str]: ...
+    def headers(self, key: str, question: Question) -> Mapping[str, str]: ...
 
     def body(self, question: Question) -> Json: ...
+
+    def unsent(self, question: Question) -> Iterable[str]:
+        """What was asked for and is not sent, since the model takes no such thing."""
+        ...
 
     def reader(self, question: Question) -> Reader: ...
 

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from envelope.budget import Usage
 
-from .anthropic_format import messages_for, system_for, tools_for
-from .assembly import Assembly
-from .base import Completed, Failed, Failure, ModelEvent, Thought
-from .failures import ProviderError, failed
+from .anthropic_format import messages_for, reply_blocks, system_for, tools_for
+from .arguments import parsed, repaired
+from .assembly import Assembly, verbatim
+from .base import Completed, Failed, Failure, ModelEvent
+from .claude import claude_of, thinking_for
+from .failures import ProviderError, failed, interrupted
 from .options import ANTHROPIC, sent
-from .wire import Json, Question, part
+from .wire import Json, Question, estimated, part
 
-# The format demands a limit. Every model can say this much; the list knows better for most.
-DEFAULT_OUTPUT_TOKENS = 8192
+# The format demands a limit. Every server's model can say this much, and every Claude of the last years that much; the
+# list knows better for most.
+DEFAULT_OUTPUT_TOKENS = 8_192
+NEWER_OUTPUT_TOKENS = 32_000
+MIN_OUTPUT_TOKENS = 4_096  # if there is no room for that, the request is too long, and its server says so
 VERSION = "2023-06-01"
 FULL = "model_context_window_exceeded"
 _REASONS = {
     "end_turn": "stop",
     "stop_sequence": "stop",
-    "pause_turn": "stop",
+    "pause_turn": "pause",
     "tool_use": "tool_calls",
     "max_tokens": "length",
-    "refusal": "content_filter",
+    "refusal": "refusal",
 }
+DROPPED = "the provider left out {} earlier thoughts of the model, which no longer fit what stands before them"
 # An error in the middle of a stream has a type and no status.
 _STATUS = {
     "invalid_request_error": 400,
@@ -45,23 +52,31 @@ _STATUS = {
 class AnthropicWire:
     path = "/v1/messages"
 
-    def headers(self, key: str) -> Mapping[str, str]:
-        return {"x-api-key": key, "anthropic-version": VERSION}
+    def headers(self, key: str, question: Question) -> Mapping[str, str]:
+        betas = _thinking(question)[1]
+        return {"x-api-key": key, "anthropic-version": VERSION} | ({"anthropic-beta": ",".join(betas)} if betas else {})
 
     def body(self, question: Question) -> Json:
-        temperature = question.temperature
+        thinking, _ = _thinking(question)
         optional = {
             "system": system_for(question.messages) or None,
-            "temperature": None if temperature is None else min(temperature, 1.0),  # others go up to 2
-            **tools_for(question.messages, question.tools),
+            "temperature": _temperature(question),
+            **tools_for(question.messages, question.tools, question.tool_choice),
         }
         return {
             **sent(question.options, ANTHROPIC),
+            **thinking,
             "model": question.model,
             "messages": messages_for(question.messages, question.full_name),
-            "max_tokens": question.max_output_tokens or DEFAULT_OUTPUT_TOKENS,
+            "max_tokens": _max_tokens(question),
             "stream": True,
         } | {name: value for name, value in optional.items() if value is not None}
+
+    def unsent(self, question: Question) -> Iterator[str]:
+        if question.temperature is not None and _temperature(question) is None:
+            yield f"temperature {question.temperature:g}"
+        if question.effort and not _thinking(question)[0]:
+            yield f"effort {question.effort}"
 
     def reader(self, question: Question) -> AnthropicReader:
         return AnthropicReader(question.full_name)
@@ -70,13 +85,47 @@ class AnthropicWire:
         return _error(answer)
 
 
+def _thinking(question: Question) -> tuple[Json, tuple[str, ...]]:
+    """An agent's own `thinking` goes before ours, and so does a temperature where the model takes one of the two and is
+    not to think hard."""
+    claude = claude_of(question.model)
+    if claude is None or "thinking" in question.options:
+        return {}, ()
+    if question.temperature is not None and claude.takes_temperature and question.effort in ("", "low"):
+        return {}, ()
+    return thinking_for(claude, question.effort, _max_tokens(question), at_home=question.at_home)
+
+
+def _temperature(question: Question) -> float | None:
+    claude = claude_of(question.model)
+    refuses = claude is not None and (not claude.takes_temperature or bool(_thinking(question)[0]))
+    if question.temperature is None or refuses:
+        return None
+    return min(question.temperature, 1.0)  # others go up to 2
+
+
+def _max_tokens(question: Question) -> int:
+    """Thoughts count in it, so it is the model's own, as far as its window has room behind what is sent."""
+    own = question.max_output_tokens
+    if own is None:
+        return NEWER_OUTPUT_TOKENS if claude_of(question.model) else DEFAULT_OUTPUT_TOKENS
+    if not question.context_tokens:
+        return own
+    room = question.context_tokens - estimated(question, 0).input_tokens
+    return min(own, max(room, MIN_OUTPUT_TOKENS))
+
+
 class AnthropicReader:
+    """Blocks of the reply as they grow, each by its place in it."""
+
     def __init__(self, model: str) -> None:
         self._model = model
         self._reply = Assembly()
-        self._blocks: dict[int, Json] = {}  # thoughts, and calls, by their place in the reply
+        self._blocks: dict[int, _Block] = {}
         self._usage: Json = {}
         self._reason = ""
+        self._refusal = ""
+        self._dropped = 0
         self.is_over = False
 
     def read(self, data: bytes) -> Iterator[ModelEvent]:
@@ -86,14 +135,18 @@ class AnthropicReader:
                 yield from self._delta(event["index"], event["delta"])
             case "content_block_start":
                 yield from self._start(event["index"], event["content_block"])
+            case "message_start" if self._blocks:
+                yield interrupted("its server began anew in the middle")
             case "message_start":
-                self._usage.update(part(event["message"], "usage"))
+                yield from self._message(event["message"])
             case "message_delta":
-                self._reason = event["delta"].get("stop_reason") or self._reason
-                self._usage.update({name: n for name, n in part(event, "usage").items() if n is not None})
-                if self._reason == FULL:
-                    yield Failed(Failure.OVERFLOW, "the model's window was full before its reply was whole")
+                yield from self._ended(event["delta"], part(event, "usage"))
+                self._look_for_dropped(event)
             case "message_stop":
+                self.is_over = True
+            case "message":  # a server that does not stream
+                yield from self._message(event)
+                yield from self._ended(event, {})
                 self.is_over = True
             case "error":
                 yield failed(_error(event))
@@ -101,12 +154,37 @@ class AnthropicReader:
                 pass  # pings, ends of blocks, and what is invented later
 
     def completed(self) -> Completed | None:
-        if not (self.is_over and self._reason):
+        if not (self.is_over and self._reason in _REASONS):
             return None
-        reason = _REASONS.get(self._reason, self._reason)
-        return self._reply.completed(reason, _usage(self._usage), self._thoughts())
+        if self._refusal:
+            self._reply.add_text(self._refusal)
+        reply = self._reply.completed(_REASONS[self._reason], _usage(self._usage))
+        items = self._items()
+        # most replies hold nothing but words and calls, and need not be kept twice
+        if items != reply_blocks(reply.text, reply.tool_calls):
+            reply = replace(reply, provider_items=verbatim(self._model, items))
+        if self._dropped:
+            reply = replace(reply, remarks=(DROPPED.format(self._dropped),))
+        return reply
+
+    def _message(self, message: Json) -> Iterator[ModelEvent]:
+        self._usage.update(part(message, "usage"))
+        self._look_for_dropped(message)
+        for index, block in enumerate(message.get("content") or ()):
+            yield from self._start(index, block)
+
+    def _ended(self, delta: Json, usage: Json) -> Iterator[ModelEvent]:
+        self._reason = delta.get("stop_reason") or self._reason
+        self._usage.update({name: n for name, n in usage.items() if n is not None})
+        if self._reason == "refusal":
+            self._refusal = str(part(delta, "stop_details").get("explanation") or "")
+        if self._reason == FULL:
+            yield Failed(Failure.OVERFLOW, "the model's window was full before its reply was whole")
+        elif self._reason and self._reason not in _REASONS:
+            yield interrupted(self._reason)
 
     def _start(self, index: int, block: Json) -> Iterator[ModelEvent]:
+        self._blocks[index] = _Block(block)
         match block.get("type"):
             case "text":
                 yield from self._reply.add_text(block.get("text") or "")
@@ -115,40 +193,61 @@ class AnthropicReader:
                 arguments = json.dumps(block["input"]) if block.get("input") else ""
                 yield from self._reply.add_call(index, block["id"], block["name"], arguments)
             case "thinking":
-                self._blocks[index] = {"text": [block.get("thinking") or ""], "signature": block.get("signature") or ""}
                 yield from self._reply.add_reasoning(block.get("thinking") or "")
-            case "redacted_thinking":
-                self._blocks[index] = {"sealed": block["data"]}
             case _:
-                pass
+                pass  # what the provider's own tools do is its own matter
 
     def _delta(self, index: int, delta: Json) -> Iterator[ModelEvent]:
+        block = self._blocks.setdefault(index, _Block({"type": "text", "text": ""}))
+        block.grow(delta)
         match delta.get("type"):
             case "text_delta":
                 yield from self._reply.add_text(delta["text"])
-            case "input_json_delta":
+            case "input_json_delta" if block.start.get("type") == "tool_use":
                 yield from self._reply.add_call(index, "", "", delta["partial_json"])
             case "thinking_delta":
-                self._blocks[index]["text"].append(delta["thinking"])
                 yield from self._reply.add_reasoning(delta["thinking"])
-            case "signature_delta":
-                self._blocks[index]["signature"] += delta["signature"]
             case _:
                 pass
 
-    def _thoughts(self) -> tuple[Thought, ...]:
-        """What must be sent back: unsigned thoughts need not, and would be refused."""
-        blocks = [self._blocks[index] for index in sorted(self._blocks)]
-        return tuple(
-            Thought(
-                model=self._model,
-                text="".join(block.get("text", ())),
-                signature=block.get("signature", ""),
-                sealed=block.get("sealed", ""),
-            )
-            for block in blocks
-            if block.get("signature") or block.get("sealed")
-        )
+    def _look_for_dropped(self, message: Json) -> None:
+        changes = message.get("input_transformations") or ()
+        self._dropped += sum(change.get("type") == "thinking_dropped" for change in changes)
+
+    def _items(self) -> list[Json]:
+        """All that came, as it came. Left out is what the format refuses: text without a character, and a thought
+        without its signature because the reply was cut off in it."""
+        blocks = [self._blocks[index].whole() for index in sorted(self._blocks)]
+        if blocks and self._reason == "max_tokens" and blocks[-1].get("type") == "thinking":
+            blocks = blocks if blocks[-1].get("signature") else blocks[:-1]
+        return [block for block in blocks if block.get("type") != "text" or block.get("text", "").strip()]
+
+
+class _Block:
+    """A block of content: what it began as, and what its deltas added."""
+
+    def __init__(self, start: Json) -> None:
+        self.start = start
+        self._grown: dict[str, list[str]] = {}
+
+    def grow(self, delta: Json) -> None:
+        for name, value in delta.items():
+            if name == "citation":
+                self.start["citations"] = [*(self.start.get("citations") or ()), value]
+            elif name != "type" and isinstance(value, str):
+                self._grown.setdefault(name, []).append(value)
+            elif name != "type":
+                self.start[name] = value
+
+    def whole(self) -> Json:
+        block = dict(self.start)
+        for name, pieces in self._grown.items():
+            if name == "partial_json":
+                text = "".join(pieces)
+                block["input"] = parsed(text) or repaired(text) or {}
+            else:
+                block[name] = (block.get(name) or "") + "".join(pieces)
+        return block
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, cast
@@ -13,14 +12,12 @@ from envelope.budget import Usage
 from .assembly import Assembly
 from .base import Completed, Failed, Failure, ModelEvent
 from .failures import ProviderError, failed
-from .openai_format import messages_for, tools_for
+from .openai_format import messages_for, openai_effort, thinks, tools_for
 from .options import NOT_WHILE_THINKING, OPENAI, sent
 from .overflow import is_overflow
-from .wire import Json, Question, part
+from .wire import Json, Question, estimated, part
 
 DONE = b"[DONE]"
-# These think before they answer: they take no temperature, and their limit counts thoughts and has another name.
-_THINKS = re.compile(r"(.*/)?(o\d|gpt-[5-9])")
 _REASONS = {"function_call": "tool_calls", "eos": "stop", "end_turn": "stop", "max_tokens": "length"}
 # How servers call the text of thoughts.
 _REASONING_KEYS = ("reasoning_content", "reasoning")
@@ -31,17 +28,20 @@ MAX_REASON_CHARS = 1000
 class OpenAiWire:
     path = "/chat/completions"
 
-    def headers(self, key: str) -> Mapping[str, str]:
+    def headers(self, key: str, question: Question) -> Mapping[str, str]:
         return {"Authorization": f"Bearer {key}"} if key else {}
 
     def body(self, question: Question) -> Json:
-        thinks = _THINKS.match(question.model) is not None
+        is_thinking = thinks(question.model)
         optional = {
             "tools": tools_for(question.tools) or None,
-            "temperature": None if thinks else question.temperature,
-            "max_completion_tokens" if thinks else "max_tokens": question.max_output_tokens,
+            "tool_choice": "none" if question.tools and question.tool_choice == "none" else None,
+            "temperature": None if is_thinking else question.temperature,
+            "max_completion_tokens" if is_thinking else "max_tokens": question.max_output_tokens,
         }
-        options = sent(question.options, OPENAI - NOT_WHILE_THINKING if thinks else OPENAI)
+        options = sent(question.options, OPENAI - NOT_WHILE_THINKING if is_thinking else OPENAI)
+        if question.effort:
+            options = {"reasoning_effort": openai_effort(question.model, question.effort)} | options
         return {
             **options,
             "model": question.model,
@@ -50,11 +50,15 @@ class OpenAiWire:
             "stream_options": {"include_usage": True},
         } | {name: value for name, value in optional.items() if value is not None}
 
+    def unsent(self, question: Question) -> Iterator[str]:
+        if question.temperature is not None and thinks(question.model):
+            yield f"temperature {question.temperature:g}"
+
     def reader(self, question: Question) -> OpenAiReader:
         return OpenAiReader(question)
 
     def error(self, answer: Json) -> ProviderError:
-        return _error(answer.get("error", answer))
+        return openai_error(answer.get("error", answer))
 
 
 class OpenAiReader:
@@ -71,7 +75,7 @@ class OpenAiReader:
             return
         event: Json = json.loads(data)
         if error := event.get("error"):
-            yield failed(_error(error))
+            yield failed(openai_error(error))
             return
         if usage := event.get("usage"):
             self._usage = _usage(usage)
@@ -107,15 +111,6 @@ class OpenAiReader:
             )
 
 
-def estimated(question: Question, reply_chars: int) -> Usage:
-    """What a call may have cost when the server does not say: a budget must not stand still for that."""
-    sent = sum(
-        len(message.content) + sum(len(c.arguments) for c in message.tool_calls) for message in question.messages
-    )
-    described = sum(len(tool.description) + len(str(tool.parameters)) for tool in question.tools)
-    return Usage(input_tokens=(sent + described) // 4 + 1, output_tokens=reply_chars // 4 + 1)
-
-
 def _usage(usage: Mapping[str, Any]) -> Usage:
     sent, made = part(usage, "prompt_tokens_details"), part(usage, "completion_tokens_details")
     return Usage(
@@ -127,7 +122,7 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
     )
 
 
-def _error(error: object) -> ProviderError:
+def openai_error(error: object) -> ProviderError:
     """Most send an object; some only its text, and others what their framework makes of an exception."""
     if not isinstance(error, dict):
         return ProviderError(message=str(error))

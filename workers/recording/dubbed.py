@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from ..agent.calls import OnChange, RunCalls
 from ..agent.session import Session
 from ..errors import BadInput
-from ..llm.base import ChatMessage, Completed, ModelEvent, ToolCall, ToolSpec
+from ..llm.base import ChatMessage, Completed, ModelEvent, ToolCall, ToolChoice, ToolSpec
 from ..llm.cassette import Answers, Entry, calls_of
 from ..llm.prices import Price
 from ..llm.retry import Retrying
@@ -81,7 +81,7 @@ class _Dub:
     reply: Callable[[], Sequence[ModelEvent]]
 
     async def stream(
-        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice = "auto"
     ) -> AsyncGenerator[ModelEvent, Any]:
         for event in self.reply():
             yield event

@@ -15,7 +15,7 @@ from envelope.errors import ErrorCode
 
 from ..agent.calls import OnChange, RunCalls
 from ..agent.session import Session
-from ..llm.base import ChatMessage, ModelEvent, ToolCall, ToolSpec
+from ..llm.base import ChatMessage, ModelEvent, ToolCall, ToolChoice, ToolSpec
 from ..llm.cassette import (
     Answers,
     Call,
@@ -211,9 +211,9 @@ class _Played:
     reply: Callable[[Request], Sequence[ModelEvent]]
 
     async def stream(
-        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice = "auto"
     ) -> AsyncGenerator[ModelEvent, None]:
-        for event in self.reply(request_of(self.name, messages, tools)):
+        for event in self.reply(request_of(self.name, messages, tools, tool_choice)):
             yield event
 
 

@@ -105,7 +105,10 @@ class Titling:
         output_tokens = min(limits.output or OUTPUT_TOKENS, OUTPUT_TOKENS)
         till = TraceTill(reporter, price, ModelLimits(limits.context, output_tokens))
         model = self._models.named(
-            model_name, temperature=self._agent.temperature, output_limit=lambda: till.output_tokens
+            model_name,
+            temperature=self._agent.temperature,
+            output_limit=lambda: till.output_tokens or output_tokens,
+            effort=self._agent.variant,
         )
         asked = _request(self._agent.prompt, self._attempt.request.input.prompt)
         tokens = request_tokens(asked)

@@ -117,12 +117,13 @@ class Bench:
     till: Till = NO_TILL
     price: Price = PRICE
     outside: frozenset[str] = frozenset()
+    model: str = "openai/scripted"
 
     def loop(self, digests: Mapping[str, str] | None = None) -> Loop:
         tools: dict[str, Tool] = {"lookup": Lookup(), "note": self.note}
         context = ToolContext(sandbox=no_sandbox, children=NoChildren(), read_digests=dict(digests or {}))
         guard = Guard(self.scope, DEFAULTS)
-        model = DirectModel("openai/scripted", self.url, "a-key-of-nobody", chunk_timeout_s=self.chunk_timeout_s)
+        model = DirectModel(self.model, self.url, "a-key-of-nobody", chunk_timeout_s=self.chunk_timeout_s)
         return Loop(
             model=Retrying(model, self.events.append, QUICK),
             tools=tools,

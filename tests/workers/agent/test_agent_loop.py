@@ -185,7 +185,7 @@ async def test_a_fault_that_passes_costs_a_retry_and_nothing_else(kit, serve):
     assert bench.kinds().count("retry") == 1
 
 
-async def test_the_last_turn_offers_no_tools_and_ends_as_turn_limit(kit, serve):
+async def test_the_last_turn_allows_no_tools_and_ends_as_turn_limit(kit, serve):
     server = await serve(
         """
         rules:
@@ -199,7 +199,8 @@ async def test_the_last_turn_offers_no_tools_and_ends_as_turn_limit(kit, serve):
     session = await bench.run(kit.opened(max_turns=3))
 
     assert (session.outcome.error, session.outcome.text) == (ErrorCode.TURN_LIMIT, "Not all is done.")
-    assert [bool(body.get("tools")) for body in server.log.bodies] == [True, True, False]
+    assert [body.get("tool_choice") for body in server.log.bodies] == [None, None, "none"]
+    assert server.log.bodies[2]["tools"] == server.log.bodies[0]["tools"], "what providers cache goes on as it began"
     assert server.log.bodies[2]["messages"][-1]["content"] == CLOSING
     assert bench.told("budget")[0].limit == "turns"
 

@@ -8,7 +8,7 @@ from envelope.budget import Budget
 from envelope.plan import Plan, PlanStep
 from workers.agent.history import open_session, reopen_session
 from workers.agent.planned import plan_of, told_plan
-from workers.agent.reminders import STANDING, WAYPOINTS, with_reminder
+from workers.agent.reminders import STANDING, WAYPOINTS, reminded
 from workers.agents.registry import builtin
 from workers.llm.base import ChatMessage
 from workers.tools.plan_changes import changed, listed
@@ -24,13 +24,13 @@ def session():
 
 
 def told(session) -> str:
-    return with_reminder(session, session.messages)[-1].content
+    return reminded(session).messages[-1].content
 
 
 def test_waypoints_are_told_with_every_prompt_and_no_order(session):
     given = session.model_copy(update={"waypoints": ("Found.", "Mended.")})
 
-    assert told(given).startswith("Do it.\n\n<reminder>")
+    assert told(given).startswith("<reminder>")
     assert f"{WAYPOINTS}\n1. Found.\n2. Mended." in told(given)
     assert "Depart" in WAYPOINTS
     assert WAYPOINTS not in told(session)
@@ -50,7 +50,7 @@ def test_a_given_plan_is_the_plan_until_the_agent_changes_it(session):
 
     assert plan_of(after) == later
     assert told_plan(after) == listed(later)
-    assert "version 1" not in with_reminder(after, after.messages)[-2].content
+    assert reminded(after) == after, "its latest change can be seen"
 
 
 def test_both_stay_when_the_session_goes_on_with_another_prompt(session):

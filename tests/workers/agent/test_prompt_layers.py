@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from envelope.budget import Budget
+from workers.agent.compaction import Compaction
 from workers.agent.family import FAMILIES, family_of, first_layer
-from workers.agent.history import open_session, reopen_session, say
+from workers.agent.history import open_session, reopen_session, say, with_prompts
 from workers.agent.prompt import Environment, system_prompt
-from workers.agent.reminders import BUILDING, PLANNING, with_reminder
+from workers.agent.reminders import BUILDING, PLANNING, reminded
 from workers.agents.registry import builtin, parse_agent
 from workers.llm.base import ChatMessage
 
@@ -64,22 +65,34 @@ def session_of(agent: str):
 
 
 def last_of(session) -> str:
-    return with_reminder(session, session.messages)[-1].content
+    return reminded(session).messages[-1].content
 
 
-def test_a_reminder_hangs_on_the_persons_last_prompt_and_changes_no_session():
-    session = say(session_of("plan"), "Go on.")
-    shown = with_reminder(session, session.messages)
+def test_a_reminder_stands_behind_the_persons_last_prompt_and_stays_there():
+    session = reminded(say(session_of("plan"), "Go on."))
+    later = reminded(with_prompts(say(session, "Said."), ["And now?"]))
 
-    assert [PLANNING in message.content for message in shown] == [False, True, False]
-    assert session.messages[1].content == "p"
-    assert with_reminder(session, shown[:1]) == shown[:1], "nothing to hang it on"
+    assert [PLANNING in message.content for message in session.messages] == [False, False, False, True]
+    assert session.messages[1].content == "p" and session.messages[-1].synthetic
+    assert reminded(say(session, "Go on.")) == say(session, "Go on."), "told once behind a prompt"
+    assert later.messages[: len(session.messages)] == session.messages
+    assert PLANNING in later.messages[-1].content
 
 
-def test_after_a_compaction_it_hangs_on_what_stands_for_the_prompt():
-    shown = [ChatMessage(role="user", content="asked", synthetic=True), ChatMessage(role="assistant", content="notes")]
+def test_what_a_file_says_counts_for_no_reminder():
+    read = ChatMessage(role="tool", name="read", tool_call_id="1", content=PLANNING)
+    session = session_of("plan")
+    session = session.model_copy(update={"messages": (*session.messages, read)})
 
-    assert PLANNING in with_reminder(session_of("plan"), shown)[0].content
+    assert PLANNING in reminded(session).messages[-1].content and reminded(session) != session
+
+
+def test_after_a_compaction_it_is_told_again():
+    session = reminded(session_of("plan"))
+    compacted = session.model_copy(update={"compaction": Compaction(summary="notes", kept_from=len(session.messages))})
+
+    assert PLANNING in reminded(compacted).messages[-1].content
+    assert len(reminded(compacted).messages) == len(session.messages) + 1
 
 
 def test_build_hears_once_that_the_planning_is_over():

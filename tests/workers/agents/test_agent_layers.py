@@ -443,16 +443,6 @@ def test_the_example_of_the_documentation_is_an_agent():
         assert evaluate(agent.rules, "bash", [command]).action is action
 
 
-@pytest.mark.parametrize("name", ["build", "plan", "explore", "general"])
-def test_builtin_prompts_say_how_to_behave(name):
-    prompt = " ".join(builtin()[name].prompt.split())
-
-    assert "absolute paths" in prompt.lower()
-    assert "commit or push" in prompt or "commit, push" in prompt
-    assert name == "explore" or "read" in prompt.lower()
-    assert "not an instruction to you" in prompt
-
-
 def test_plan_works_in_five_phases():
     phases = ("1. Understand", "2. Design", "3. Review", "4. Write the plan", "5. Leave")
 

@@ -26,7 +26,7 @@ SONNET = Price(3_000_000, 15_000_000, 300_000, 3_750_000)
         ("ollama/llama3", DirectModel),
         ("gemini/gemini-2.5-pro", LiteLlmModel),
         ("bedrock/anthropic.claude-3-haiku-20240307-v1:0", LiteLlmModel),
-        ("openai/gpt-5-codex", LiteLlmModel),  # behind another API than chat completions
+        ("openai/gpt-5-codex", DirectModel),  # behind another API than chat completions, which we speak, too
     ],
 )
 def test_a_model_is_asked_directly_where_we_speak_its_format(name, engine):
@@ -45,13 +45,16 @@ def test_a_model_behind_an_address_of_ones_own_is_asked_there_whatever_its_name(
 @pytest.mark.parametrize(
     ("name", "asked", "limit"),
     [
-        ("anthropic/claude-sonnet-4-5", None, 32_000),  # it could say 64,000; the window keeps half of that free
+        ("anthropic/claude-sonnet-4-5", None, 64_000),  # thoughts count in it
+        ("anthropic/claude-opus-5-5", None, 128_000),
         ("openai/gpt-4o", None, 16_384),
+        ("openai/gpt-5.5", None, None),  # as OpenAI's own tool has it
+        ("openai/gpt-5.5", 500, 500),
         ("openai/gpt-4o", 500, 500),
         ("openai/unheard-of", None, None),
     ],
 )
-def test_the_limit_of_a_reply_is_the_models_own_and_never_more_than_the_window_keeps_free(name, asked, limit):
+def test_the_limit_of_a_reply_is_the_models_own_where_thoughts_count_in_it(name, asked, limit):
     assert Models().named(name, output_limit=lambda: asked).output_limit() == limit
 
 

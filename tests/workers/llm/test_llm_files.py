@@ -118,7 +118,7 @@ async def test_contents_are_loaded_once_and_stored_nowhere(serve):
         def __init__(self) -> None:
             self.asked: list = []
 
-        async def stream(self, messages, tools):
+        async def stream(self, messages, tools, tool_choice="auto"):
             self.asked.append(messages)
             for event in ():
                 yield event

@@ -29,7 +29,7 @@ class Model:
         self.ends = list(ends)
         self.calls = 0
 
-    async def stream(self, messages, tools):
+    async def stream(self, messages, tools, tool_choice="auto"):
         self.calls += 1
         end = self.ends.pop(0) if self.ends else DONE
         if end is DONE:

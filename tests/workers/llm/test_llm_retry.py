@@ -28,7 +28,7 @@ class Replay:
     def __init__(self, *calls) -> None:
         self.calls = list(calls)
 
-    async def stream(self, messages, tools):
+    async def stream(self, messages, tools, tool_choice="auto"):
         for event in self.calls.pop(0):
             yield event
 

@@ -27,7 +27,7 @@ async def post(server_url: str, *messages: tuple[str, str], **options) -> tuple[
 
 
 def conversation(*results: str, turn: int = 1, prompt: str = "p") -> Conversation:
-    return Conversation("m", "You search.", prompt, prompt, results, turn, 100)
+    return Conversation("m", "You search.", prompt, prompt, prompt, results, turn, 100)
 
 
 def play(script: str, now: Conversation):

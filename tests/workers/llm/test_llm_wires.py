@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from aiohttp import ClientSession, web
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from workers.agents.registry import parse_agent
 from workers.llm.anthropic_format import EMPTY, MARK
-from workers.llm.base import ChatMessage, Completed, Failed, Failure, Thought, ToolCall, ToolSpec
+from workers.llm.base import ChatMessage, Completed, Failed, Failure, ProviderItems, ToolCall, ToolSpec
 from workers.llm.connections import proxy_for
 from workers.llm.direct import MAX_ERROR_BYTES, ODD, DirectModel
 from workers.llm.providers import ANTHROPIC, OPENAI, endpoint
@@ -91,23 +92,19 @@ def test_a_history_with_calls_and_no_tools_offers_anthropic_what_was_called_and_
     assert "tools" not in ANTHROPIC.body(asking(HISTORY[:2], tools=()))
 
 
-@pytest.mark.parametrize(
-    ("thought", "sent"),
-    [
-        (
-            Thought(model="anthropic/scripted", text="so", signature="s"),
-            [{"type": "thinking", "thinking": "so", "signature": "s"}],
-        ),
-        (Thought(model="anthropic/scripted", sealed="xyz"), [{"type": "redacted_thinking", "data": "xyz"}]),
-        (Thought(model="anthropic/another", text="so", signature="s"), []),
-    ],
-)
-def test_signed_thoughts_go_back_to_the_model_that_had_them(thought, sent):
-    reply = ChatMessage(role="assistant", content="it", thoughts=(thought,))
+def test_a_reply_goes_back_as_it_came_to_the_model_that_gave_it_and_in_our_words_to_others():
+    items = ({"type": "thinking", "thinking": "so", "signature": "s"}, {"type": "redacted_thinking", "data": "xyz"})
+    said = (*items, {"type": "text", "text": "it", "citations": None})
+    reply = ChatMessage(
+        role="assistant", content="it", provider_items=ProviderItems(model="anthropic/scripted", items=said)
+    )
+    again = ChatMessage(role="user", content="again")
 
-    messages = ANTHROPIC.body(asking([*HISTORY[:2], reply]))["messages"]
+    same = ANTHROPIC.body(asking([*HISTORY[:2], reply, again]))["messages"][1]
+    other = ANTHROPIC.body(replace(asking([*HISTORY[:2], reply, again]), full_name="anthropic/other"))["messages"][1]
 
-    assert messages[1]["content"] == [*sent, text("it", **MARK)]
+    assert same["content"] == [*items, {**said[2], **MARK}]
+    assert other["content"] == [text("it", **MARK)]
 
 
 OPTIONS = {"reasoningEffort": "high", "top_p": 0.5, "top_k": 5, "api_base": "http://x", "model": "x", "stream": False}
@@ -139,13 +136,12 @@ async def test_thoughts_come_with_their_signature_and_return_as_they_were(serve)
     model = DirectModel("anthropic/scripted", server.url, "sk-nobody-0123456789")
 
     completed = [event async for event in model.stream(HISTORY[:2], [])][-1]
-    reply = ChatMessage(role="assistant", content=completed.text, thoughts=completed.thoughts)
+    reply = ChatMessage(role="assistant", content=completed.text, provider_items=completed.provider_items)
     again = ChatMessage(role="user", content="again")
     await anext(model.stream([*HISTORY[:2], reply, again], []))
 
-    assert completed.thoughts == (Thought(model="anthropic/scripted", text="a long thought", signature="signed-1"),)
     sent = server.log.bodies[-1]["messages"][1]["content"][0]
-    assert sent == {"type": "thinking", "thinking": "a long thought", "signature": "signed-1"}
+    assert (sent["type"], sent["thinking"], sent["signature"][:9]) == ("thinking", "a long thought", "signed-1-")
 
 
 def test_reasoning_goes_back_to_openais_likes_only_where_they_want_it():
@@ -215,7 +211,7 @@ def test_keys_and_addresses_come_from_the_providers_own_variables():
 
     where = endpoint("anthropic/m", "", "", environ)
 
-    assert (where.url, where.headers["x-api-key"]) == ("http://proxy/v1/messages", "sk-from-the-environment")
+    assert (where.url, where.key) == ("http://proxy/v1/messages", "sk-from-the-environment")
     assert endpoint("openai/m", "", "", environ).failure is Failure.AUTH
     assert endpoint("openai/m", "", "a\r\nb: c", {}).failure is Failure.AUTH
     assert endpoint("ollama/m", "", "", {}).headers == {}

@@ -34,7 +34,7 @@ LONG = "a reply that is long enough to be cut somewhere in its middle, which tak
 READ = ToolSpec("read", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}})
 KEY = "sk-nobody-0123456789abcdef"
 # Into the middle of the reply, in either format.
-INSIDE = {"openai": 700, "anthropic": 900}
+INSIDE = {"openai": 700, "anthropic": 900, "responses": 2500}
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,15 @@ class Kind:
     """An engine and the wire format that it is to speak."""
 
     engine: type
-    provider: str
+    wire: str
+
+    @property
+    def provider(self) -> str:
+        return "anthropic" if self.wire == "anthropic" else "openai"
 
     def address(self, server: ScriptedServer) -> str:
-        return server.base_url if self.provider == "openai" else server.url
+        named = {"openai": server.base_url, "responses": f"{server.base_url}/responses"}
+        return named.get(self.wire, server.url)
 
     def at(self, server: ScriptedServer, **options) -> ChatModel:
         return self.named("scripted", self.address(server), **options)
@@ -56,9 +61,12 @@ class Kind:
 
 @pytest.fixture(
     params=[
-        pytest.param(Kind(engine, provider), id=f"{name}-{provider}")
-        for name, engine in (("direct", DirectModel), ("litellm", LiteLlmModel))
-        for provider in ("openai", "anthropic")
+        pytest.param(Kind(engine, wire), id=f"{name}-{wire}")
+        for name, engine, wires in (
+            ("direct", DirectModel, ("openai", "responses", "anthropic")),
+            ("litellm", LiteLlmModel, ("openai", "anthropic")),
+        )
+        for wire in wires
     ]
 )
 def kind(request) -> Kind:
@@ -151,7 +159,8 @@ async def test_arguments_that_the_output_limit_cut_are_not_guessed_at(serve, kin
 async def test_the_reason_of_the_end_is_in_one_vocabulary(serve, kind, reason):
     server = await serve(f"rules: [{{reply: {{text: it, finish_reason: {reason}}}}}]")
 
-    assert (await ask(kind.at(server)))[-1].finish_reason == reason
+    is_refusal = reason == "content_filter" and kind == Kind(DirectModel, "anthropic")
+    assert (await ask(kind.at(server)))[-1].finish_reason == ("refusal" if is_refusal else reason)
 
 
 async def test_an_empty_reply_is_a_reply(serve, kind):
@@ -177,9 +186,10 @@ async def test_what_the_model_may_say_is_passed_on(serve, kind):
     await ask(kind.at(server, temperature=0.25, output_limit=lambda: 77), tools=[READ])
 
     (body,) = server.log.bodies
-    assert (body["model"], body["stream"], body["temperature"], body["max_tokens"]) == ("scripted", True, 0.25, 77)
+    limit = body["max_output_tokens" if kind.wire == "responses" else "max_tokens"]
+    assert (body["model"], body["stream"], body["temperature"], limit) == ("scripted", True, 0.25, 77)
     described = body["tools"][0]
-    schema = described["function"]["parameters"] if kind.provider == "openai" else described["input_schema"]
+    schema = described.get("function", described).get("parameters") or described["input_schema"]
     assert schema["properties"] == READ.parameters["properties"]
 
 
@@ -213,7 +223,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(("fault", "failure", "retryable"), FAULTS, ids=[row[0] for row in FAULTS])
 async def test_a_fault_ends_as_one_failure_of_its_kind(serve, kind, fault, failure, retryable):
-    written = fault.replace("INSIDE", str(INSIDE[kind.provider]))
+    written = fault.replace("INSIDE", str(INSIDE[kind.wire]))
     server = await serve(f"rules: [{{reply: {{text: '{LONG}'}}, fault: {written}}}]")
 
     events = await ask(kind.at(server))
@@ -246,7 +256,7 @@ async def test_a_rate_limit_says_how_long_to_wait(serve, kind, header, low_s, hi
 
 @pytest.mark.parametrize("where", ["at once", "inside"])
 async def test_a_stall_ends_after_the_chunk_timeout(serve, kind, where):
-    after_bytes = INSIDE[kind.provider] if where == "inside" else 0
+    after_bytes = INSIDE[kind.wire] if where == "inside" else 0
     stall = f"{{reply: {{text: '{LONG}'}}, fault: {{stall_s: 600, after_bytes: {after_bytes}}}}}"
     server = await serve(f"rules: [{{times: 1}}, {stall}]")
     await ask(kind.at(server))  # the first call of a process still imports parts of litellm, for longer than this
@@ -260,7 +270,7 @@ async def test_a_stall_ends_after_the_chunk_timeout(serve, kind, where):
 
 
 async def test_closing_the_stream_cancels_the_request(serve, kind):
-    stall = f"{{stall_s: 600, after_bytes: {INSIDE[kind.provider]}}}"
+    stall = f"{{stall_s: 600, after_bytes: {INSIDE[kind.wire]}}}"
     server = await serve(f"rules: [{{reply: {{text: '{LONG}'}}, fault: {stall}}}]")
     stream = kind.at(server).stream(ASK, [])
     assert isinstance(await anext(stream), Text)
@@ -273,7 +283,7 @@ async def test_closing_the_stream_cancels_the_request(serve, kind):
 
 
 async def test_cancelling_the_caller_cancels_the_request(serve, kind):
-    stall = f"{{stall_s: 600, after_bytes: {INSIDE[kind.provider]}}}"
+    stall = f"{{stall_s: 600, after_bytes: {INSIDE[kind.wire]}}}"
     server = await serve(f"rules: [{{reply: {{text: '{LONG}'}}, fault: {stall}}}]")
     begun = asyncio.Event()
 
