@@ -27,6 +27,7 @@ class Agent:
     disabled: bool = False  # the file takes the agent of this name away
     color: str = ""  # for people's screens
     model: str = ""  # "": the worker's
+    fallback_models: tuple[str, ...] = ()  # which go on in its place, in their order, when it fails or refuses
     max_turns: int | None = None
     temperature: float | None = None
     top_p: float | None = None

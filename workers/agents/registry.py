@@ -83,6 +83,7 @@ class FrontMatter(BaseModel):
     disable: bool = False
     color: str = ""
     model: str = Field(default="", pattern=r"^\S+$")
+    models: tuple[Annotated[str, Field(pattern=r"^\S+$")], ...] = Field(default=(), strict=False)
     max_turns: Annotated[int | None, BeforeValidator(_number)] = Field(default=None, ge=1)
     temperature: Annotated[float | None, BeforeValidator(_number)] = Field(
         default=None, ge=0, le=2, allow_inf_nan=False
@@ -147,6 +148,11 @@ class FrontMatter(BaseModel):
         return self
 
     @property
+    def all_models(self) -> tuple[str, ...]:
+        """`model`, then `models`, each once."""
+        return tuple(dict.fromkeys(name for name in (self.model, *self.models) if name not in NO_MODELS))
+
+    @property
     def rules(self) -> tuple[Rule, ...]:
         _, spawning = spawned(self.tools)
         return switch_rules(self.tools, self.permission) + spawning + self.permission + self.denied_tools
@@ -170,7 +176,8 @@ class FrontMatter(BaseModel):
             "options",
             *(("tools",) if isinstance(self.tools, dict) else ()),
         )
-        return frozenset(FIELDS.get(key, key) for key in self.model_fields_set.difference(added))
+        named = {FIELDS.get(key, key) for key in self.model_fields_set.difference(added)}
+        return frozenset(named | ({"model", "fallback_models"} if named & {"model", "models"} else set[str]()))
 
 
 # Names of ours for what is only written as others do are told to nobody.
@@ -193,7 +200,8 @@ def parse_agent(name: str, text: str) -> Agent:
         hidden=matter.hidden,
         disabled=matter.disable,
         color=matter.color if COLOR.fullmatch(matter.color) else "",
-        model="" if matter.model in NO_MODELS else matter.model,
+        model=matter.all_models[0] if matter.all_models else "",
+        fallback_models=matter.all_models[1:],
         max_turns=matter.max_turns,
         temperature=matter.temperature,
         top_p=matter.top_p,

@@ -37,8 +37,7 @@ def narrowed(
     scope = _scope(kind.auth_scope, agent.auth_scope)
     if agent.auth_scope is not None and scope is not None:
         lost += [f"the grant `{grant}` is not given" for grant in agent.auth_scope if grant not in scope]
-    if agent.model:
-        lost.append(f"the model {agent.model!r} is not used")
+    lost += [f"the model {name!r} is not used" for name in (agent.model, *agent.fallback_models) if name]
     if agent.options or agent.variant:
         lost.append("its options of the model are not used")
     pools = {known.pool for known in builtin.values()}
@@ -48,10 +47,11 @@ def narrowed(
         fixed=(*kind.fixed, *agent.fixed),
         auth_scope=scope,
         model="",
+        fallback_models=(),
         variant="",
         options={},
         pool=kind.pool if agent.name == kind.name or agent.pool not in pools else agent.pool,
-        named_fields=agent.named_fields - {"model", "variant"},
+        named_fields=agent.named_fields - {"model", "fallback_models", "variant"},
     )
     return stranger, tuple(lost)
 
