@@ -49,9 +49,9 @@ async def test_the_layers_stand_in_their_order_and_are_the_same_to_the_byte(star
 
     first, second = systems(server)
     parts = (
-        "You are the engineer", "Habits that serve you", "Model: openai/scripted", "Work tree: /workspace",
-        f"no branch, at commit {workspace.base}", "clean", "Platform: linux", "Date: ", "src/greet.py",
-        "Mine: be brief.", "Theirs: use tabs.", "More of theirs.", "- sing: How to sing.",
+        "You are the engineer", "Habits that serve you", "Mine: be brief.", "Theirs: use tabs.", "More of theirs.",
+        "- sing: How to sing.", "Model: openai/scripted", "Work tree: /workspace",
+        f"no branch, at commit {workspace.base[:12]}", "; clean", "Platform: linux", "Date: ", "src/ (2)",
     )  # fmt: skip
     places = [first.find(part) for part in parts]
     assert -1 not in places and places == sorted(places)
