@@ -150,7 +150,7 @@ class FrontMatter(BaseModel):
     @property
     def all_models(self) -> tuple[str, ...]:
         """`model`, then `models`, each once."""
-        return tuple(dict.fromkeys(name for name in (self.model, *self.models) if name not in NO_MODELS))
+        return tuple(dict.fromkeys(name for name in (self.model, *self.models) if name and name not in NO_MODELS))
 
     @property
     def rules(self) -> tuple[Rule, ...]:
