@@ -25,10 +25,13 @@ class AgentParams(Wire):
     takes the turns up to `revert_to` (None: all).
 
     Of a subagent its callers say: `subagent_depth`, how many levels of subagents may be below it (None: as many as its
-    worker allows), and `inherited_denies`, which nothing lifts: one list for each who had any.
+    worker allows), `inherited_denies`, which nothing lifts: one list for each who had any, and `variant`, how hard its
+    caller thinks, for an agent that has no model or variant of its own.
 
     `waypoints` are on the way to the task's goal, as somebody else sees it: the agent may depart from them. `plan` is
     its living plan, which it may change.
+
+    `untitled`: its session is named by what it is a part of, and no model is asked for a title.
 
     `keeps_work`: of a task that goes on with a session for a caller who has nothing of what was done in it. `goal`: the
     one whose terms hold for whoever goes on with this task's session, where it works for none itself.
@@ -43,9 +46,11 @@ class AgentParams(Wire):
     fork_of: str = ""
     subagent_depth: Annotated[int, Field(ge=0)] | None = None
     inherited_denies: tuple[RuleRows, ...] = ()
+    variant: Annotated[str, Field(max_length=100)] = ""
     waypoints: Annotated[tuple[Annotated[str, Field(max_length=500)], ...], Field(max_length=10)] = ()
     plan: Plan | None = None
     keeps_work: bool = False
+    untitled: bool = False
     goal: str = ""
 
     @model_validator(mode="after")
@@ -63,4 +68,4 @@ UNDOING = {"/undo": AgentParams(undo=True), "/redo": AgentParams(unrevert=True)}
 
 def inherited(params: Mapping[str, Any]) -> dict[str, Any]:
     """What of a subagent's params holds whoever goes on with its session, too."""
-    return {name: params[name] for name in ("subagent_depth", "inherited_denies") if name in params}
+    return {name: params[name] for name in ("subagent_depth", "inherited_denies", "variant") if name in params}

@@ -34,6 +34,7 @@ def agent_work(
     goal = params_of(GoalParams, request)
     resumed = plan.resume_token if plan else session
     own = {"record": goal.record, "replay": goal.replay, "temperature": goal.temperature, "keeps_work": bool(resumed)}
+    own["untitled"] = bool(request.batch_id)  # a sample of a suite is known by its case, variant and number
     params: dict[str, Any] = told.model_copy(update=own).model_dump(mode="json", exclude_defaults=True)
     child = task_request(
         parent=request,

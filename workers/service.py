@@ -77,7 +77,7 @@ async def serve(settings: WorkerSettings, pool: str, *, stop: asyncio.Event, hur
     Raises before the first claim when the store, the engine or the image is missing, each with a hint.
     """
     worker = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-    own = own_agents()
+    own = own_agents(settings.permission)
     metrics = make_metrics(settings, pool, own)
     for fault in own.faults:
         log.warning("agent_file_refused", path=fault.path, error=fault.message, hint=fault.hint)

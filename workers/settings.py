@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
+    NoDecode,
     PydanticBaseSettingsSource,
 )
 
@@ -20,11 +22,22 @@ from sandbox.image import DEFAULT_IMAGE
 from transport.settings import FleetSettings, user_file
 
 from .after_write.settings import AfterWrite, Formatter, LanguageServer
+from .agents.dialects import permission_rules
 from .errors import BadSettings
 from .hints import nearest
 from .llm.base import Kind
 from .mcp.settings import McpServers
+from .permissions.rules import Rule
 from .sandboxes.credentials import CredentialRow
+
+
+def _written_permission(written: object) -> object:
+    if isinstance(written, tuple):
+        return cast(object, written)
+    return permission_rules(json.loads(written) if isinstance(written, str) and written.startswith("{") else written)
+
+
+Permission = Annotated[tuple[Rule, ...], NoDecode, BeforeValidator(_written_permission)]
 
 
 class PriceRow(BaseModel):
@@ -79,6 +92,7 @@ class WorkerSettings(FleetSettings):
     setups_max_gib: float = Field(default=20, ge=0)  # of what setups have added to their image: a few dozen of them
     repositories_max_age_days: float = Field(default=14, gt=0)
     repositories_max_gib: float = Field(default=20, ge=0)  # mirrors, checkouts and bundles: a large one takes 4
+    permission: Permission = ()  # of all agents: docs/agents/agents.md
     subagent_depth: int = Field(default=1, ge=0, le=8)  # levels of subagents below a task; 0: none
     slots: int = Field(default=4, ge=1, le=1000)
     # Instruction files for every agent: globs in the workspace; with `/` or `~/` in front, on this machine; or an

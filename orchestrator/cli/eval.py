@@ -128,7 +128,7 @@ async def _agreed(muster: Muster, plan: PlannedSuite, asked: _Asked) -> bool:
     model = next((variant.model for variant in plan.variants if variant.model), "")
     prompt = max((case.prompt for case in plan.spec.cases), key=len)
     may_ask = not (asked.yes or asked.detach or asked.as_json)
-    spending = Spending(prompt, model, found.max_cost_microusd, may_ask, agents=found.samples)
+    spending = Spending(prompt, model, found.cap_microusd, may_ask, agents=found.samples)
     settings = muster.settings
     return await agreed(spending, await muster.workers(), ask_above_microusd=settings.ask_above_microusd)
 
@@ -158,4 +158,7 @@ def _lines(found: EvalPreview) -> list[Line]:
     if found.recorded:
         return [*lines, ("cost", "nothing: no model is asked")]
     each = "" if found.sample_microusd is None else f", {dollars(found.sample_microusd)} a sample"
-    return [*lines, ("cost", f"at most {dollars(found.max_cost_microusd)}{each}")]
+    most, cap = dollars(found.max_cost_microusd), dollars(found.cap_microusd)
+    if found.cap_microusd - found.max_cost_microusd < found.samples:  # equal parts of the whole are rounded down
+        return [*lines, ("cost", f"at most {cap}{each}")]
+    return [*lines, ("cost", f"at most {most}{each}; never more than {cap} where tries are lost and made again")]

@@ -68,7 +68,7 @@ class Evals:
         recorded = fields.get("recorded")
         workers = await self.muster.workers()
         if recorded is None:
-            require_prices(plan.variants, workers)
+            require_prices(plan.variants, workers, least_cap_microusd=min(plan.sample_caps(self.muster.settings)))
         return eval_request(
             plan.spec,
             await packed_cases(plan, self.muster),

@@ -19,6 +19,7 @@ Outcome = Literal["accepted", "rejected", "budget", "deadline", "failed", "not_r
 JUDGED: tuple[Outcome, ...] = ("accepted", "rejected", "budget", "deadline")
 MAX_TASKS_PER_SAMPLE = 1_000
 DETAIL_CHARS = 300
+NO_CALL = "what it may spend pays for no model call"
 UNSEEN = "an orchestrator that knows no hidden tests has judged it without them; have all be of this version"
 
 # The variant's own doing, whoever the table of codes says can act on it: it ran into what it was held by.
@@ -94,6 +95,11 @@ async def sample_report(
     patch = result.patch
     cassette = next((one.blob for one in result.attachments if one.name == CASSETTE), "")
     outcome = outcome_of(result, hidden=hidden)
+    # a variant that was never asked has not failed
+    if outcome == "budget" and error and not (spent.turns or spent.cost_microusd):
+        return not_run(sample, NO_CALL).model_copy(
+            update={"task_id": result.task_id, "trace_id": result.trace_id, "reused": reused, "code": str(error.code)}
+        )
     unseen = outcome == "failed" and result.status is State.COMPLETED
     detail = error.message if error else UNSEEN if unseen else str(told.get("reason") or "")
     return SampleReport(

@@ -33,7 +33,8 @@ CODE, TESTS = "the code of a case", "hidden tests"
 
 
 class EvalPreview(Wire):
-    """What a suite would do. `max_cost_microusd` is for all samples together; 0 where no model is asked.
+    """What a suite would do. `max_cost_microusd` is what all samples together may spend, and `cap_microusd` what the
+    suite never exceeds, also where tries are lost and made again; 0 where no model is asked.
     `sample_microusd`: what each may spend; None where cases differ."""
 
     name: str
@@ -43,6 +44,7 @@ class EvalPreview(Wire):
     samples: int
     concurrency: int
     max_cost_microusd: int
+    cap_microusd: int
     sample_microusd: int | None
     recorded: bool = False
 
@@ -61,20 +63,25 @@ class PlannedSuite:
     def samples(self) -> Sequence[Sample]:
         return samples_of(self.spec, self.variants)
 
+    def sample_caps(self, settings: Settings) -> list[int]:
+        """What each sample may spend."""
+        whole, samples = self.spec.limits.budget_microusd(settings.budget_microusd), self.samples
+        return [sample_cap_of(self.spec, sample.case, whole, len(samples)) or 0 for sample in samples]
+
     def preview(self, settings: Settings, *, recorded: bool = False) -> EvalPreview:
         """As `Evals.preview`."""
-        count = len(self.samples)
         cap = self.spec.limits.budget_microusd(settings.budget_microusd)
-        caps = {sample_cap_of(self.spec, case, cap, count) for case in self.spec.cases}
-        each = None if recorded or len(caps) > 1 else caps.pop()
+        caps = self.sample_caps(settings)
+        each = None if recorded or len(set(caps)) > 1 else caps[0]
         return EvalPreview(
             name=self.spec.name,
             cases=tuple(case.name for case in self.spec.cases),
             variants=tuple(variant.name for variant in self.variants),
             tries=self.spec.samples,
-            samples=count,
+            samples=len(caps),
             concurrency=self.spec.limits.concurrency,
-            max_cost_microusd=0 if recorded else cap,
+            max_cost_microusd=0 if recorded else min(cap, sum(caps)),
+            cap_microusd=0 if recorded else cap,
             sample_microusd=each,
             recorded=recorded,
         )

@@ -9,7 +9,7 @@ from envelope.errors import ErrorCode
 from envelope.messages import ErrorInfo
 
 from ..batch.causes import in_general
-from .outcomes import SampleReport
+from .outcomes import NO_CALL, SampleReport
 from .report import EvalReport
 
 NO_MONEY = "the suite's budget has no room for it"
@@ -19,6 +19,7 @@ MAX_CAUSES = 5  # of failures, each a line: people mend the commonest first
 LIMITS = {
     NO_TIME: (ErrorCode.DEADLINE, "raise limits.deadline_s"),
     NO_MONEY: (ErrorCode.BUDGET, "raise limits.budget_usd"),
+    NO_CALL: (ErrorCode.BUDGET, "raise limits.sample_budget_usd, or its tenant's budget if that is spent"),
 }
 
 K = TypeVar("K")

@@ -317,6 +317,9 @@ class NoChildren:
     def catalogue(self) -> dict[str, str]:
         return {}
 
+    def in_background(self, agent: str) -> bool:
+        raise AssertionError("this test starts no subagent")
+
     async def start(self, request: ChildRequest) -> str:
         raise AssertionError("this test starts no subagent")
 

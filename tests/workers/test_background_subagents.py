@@ -92,6 +92,18 @@ async def test_a_caller_goes_on_with_its_turns_and_does_not_end_before_its_subag
     assert [file.path for file in result.patch.files] == ["src/one.py"]
 
 
+async def test_nobody_waits_for_an_agent_whose_file_says_so(start_leads, workspace):
+    script = WRITES.replace(", background: true", "")
+    hands, server = await start_leads(
+        script, agents={"helper": AGENTS["helper"].replace("pool:", "background: true\npool:")}
+    )
+
+    result = await hands.result(lead(hands, workspace))
+
+    assert result.output.text.startswith("<task id=") and RUNS in result.output.text
+    assert len(words(server)) == 1
+
+
 QUEUES = """
 rules:
   - when: {prompt_contains: look, turn: 1}

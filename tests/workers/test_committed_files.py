@@ -9,7 +9,7 @@ import pytest
 
 from envelope.messages import TaskInput, TaskProgress, Workspace
 from sandbox.base import Limits
-from workers.agent.surroundings import MAX_TREE_PATHS, git_of, tree_of
+from workers.agent.surroundings import MAX_TREE_ENTRIES, git_of, tree_of
 from workers.project.committed import CommittedFiles, Unclear, committed_files
 from workers.project.instructions import Guidance, find_instructions
 from workers.project.skills import find_skills
@@ -32,7 +32,8 @@ ODD = {
     ".claude/skills/bad/SKILL.md": "no front matter",
     ".muster/skills/deep/er/dance/SKILL.md": SKILL.format("dance"),
     ".muster/skills/dance/other.md": "",
-    **{f"many/f{number:03}.txt": "" for number in range(MAX_TREE_PATHS)},
+    "src/a\tb/c.txt": "",
+    **{f"many/f{number:03}/x.txt": "" for number in range(MAX_TREE_ENTRIES)},
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from envelope.agent_params import AgentParams
@@ -10,7 +12,7 @@ from envelope.messages import TaskInput, TaskRequest
 from workers.agents.base import Agent
 from workers.permissions.guard import Guard
 from workers.permissions.rules import Rule, evaluate, parse_rules
-from workers.subagents.inheritance import as_far_as_it_denies, guard_of, handed_down, levels_below
+from workers.subagents.inheritance import as_far_as_it_denies, as_its_caller, guard_of, handed_down, levels_below
 from workers.tools.base import Target
 
 EVERYTHING = ("*:**",)
@@ -74,3 +76,13 @@ def test_what_stands_before_the_first_deny_is_left_out():
 @pytest.mark.parametrize(("told", "setting", "levels"), [(None, 2, 2), (1, 2, 1), (3, 2, 2), (0, 5, 0), (None, 0, 0)])
 def test_no_worker_lets_agents_go_deeper_than_its_own_setting_or_their_caller(told, setting, levels):
     assert levels_below(request(AgentParams(subagent_depth=told)), setting) == levels
+
+
+def test_a_subagent_thinks_as_hard_as_its_caller_unless_it_has_its_own_way():
+    caller = replace(agent(RULES), variant="high")
+    told = request(handed_down(Guard(EVERYTHING, RULES), caller, 1))
+
+    assert as_its_caller(agent(RULES), told).variant == "high"
+    assert as_its_caller(replace(agent(RULES), variant="low"), told).variant == "low"
+    assert as_its_caller(replace(agent(RULES), model="other/model"), told).variant == ""
+    assert handed_down(Guard(EVERYTHING, RULES), as_its_caller(agent(RULES), told), 0).variant == "high"

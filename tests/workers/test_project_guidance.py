@@ -49,9 +49,9 @@ async def test_the_layers_stand_in_their_order_and_are_the_same_to_the_byte(star
 
     first, second = systems(server)
     parts = (
-        "You are the engineer", "Habits that serve you", "Model: openai/scripted", "Work tree: /workspace",
-        f"no branch, at commit {workspace.base}", "clean", "Platform: linux", "Date: ", "src/greet.py",
-        "Mine: be brief.", "Theirs: use tabs.", "More of theirs.", "- sing: How to sing.",
+        "You are the engineer", "Habits that serve you", "Mine: be brief.", "Theirs: use tabs.", "More of theirs.",
+        "- sing: How to sing.", "Model: openai/scripted", "Work tree: /workspace",
+        f"no branch, at commit {workspace.base[:12]}", "; clean", "Platform: linux", "Date: ", "src/ (2)",
     )  # fmt: skip
     places = [first.find(part) for part in parts]
     assert -1 not in places and places == sorted(places)
@@ -141,6 +141,24 @@ async def test_skills_of_repository_and_user_are_read_with_their_files(start_age
     assert any(
         "mute/SKILL.md cannot be used" in warning.message for warning in await hands.events(request.trace_id, "warning")
     )
+
+
+async def test_an_agent_begins_with_the_skills_that_its_file_names(start_agents, pack):
+    sing = {f".claude/skills/{name}/SKILL.md": SKILL.format(name=name) for name in ("sing", "dance", "draw")}
+    singer = NO_DANCING.replace("mode: primary", "mode: primary\nskills: sing, dance, fly")
+    hands, server = await start_agents(SAYS_DONE, agents={"singer": singer})
+
+    request = ask(hands, await pack(sing), agent="singer")
+    await hands.result(request)
+
+    [system] = systems(server)
+    assert "# Skill sing\n" in system and "Always sing twice." in system
+    assert "Always dance twice." not in system and "Always draw twice." not in system
+    warnings = [warning.message for warning in await hands.events(request.trace_id, "warning")]
+    assert [one for one in warnings if "begins without the skill" in one] == [
+        f"the agent 'singer' begins without the skill {name!r}: there is none that it may use"
+        for name in ("dance", "fly")
+    ]
 
 
 USES_WHAT_CHANGED = """

@@ -48,6 +48,16 @@ def titles_asked(server) -> list[dict]:
     return [body for body in server.log.bodies if "You name" in body["messages"][0]["content"]]
 
 
+async def test_a_session_that_is_a_part_of_something_named_asks_for_none(start):
+    hands, server, request = await start()
+    untitled = request.input.model_copy(update={"params": {"untitled": True}})
+
+    result = await hands.result(request.model_copy(update={"input": untitled}))
+
+    assert result.status is State.COMPLETED
+    assert titles_asked(server) == []
+
+
 async def test_the_first_prompt_of_a_root_session_gives_it_a_title(start):
     hands, server, request = await start()
 

@@ -113,3 +113,26 @@ def test_the_users_file_speaks_to_workers_in_a_table_of_their_own(tmp_path: Path
 
     monkeypatch.setenv("MUSTER_SLOTS", "5")
     assert WorkerSettings().slots == 5, "the environment comes before the file"
+
+
+def test_what_all_agents_may_do_keeps_its_order_from_a_file_and_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = tmp_path / "config.toml"
+    file.write_text('[workers.permission]\nwebfetch = "deny"\nbash = {"*" = "ask", "git *" = "allow"}\n')
+    monkeypatch.setenv("MUSTER_CONFIG", str(file))
+
+    assert [(rule.permission, rule.pattern, str(rule.action)) for rule in WorkerSettings().permission] == [
+        ("webfetch", "*", "deny"),
+        ("bash", "*", "ask"),
+        ("bash", "git *", "allow"),
+    ]
+
+    for written in ('{"edit": "ask"}', '{"write": "ask"}'):
+        monkeypatch.setenv("MUSTER_PERMISSION", written)
+        assert [rule.permission for rule in WorkerSettings().permission] == ["edit"]
+    monkeypatch.setenv("MUSTER_PERMISSION", "ask")
+    assert [rule.permission for rule in WorkerSettings().permission] == ["*"]
+    monkeypatch.setenv("MUSTER_PERMISSION", '{"bsah": "ask"}')
+    with pytest.raises(ValidationError, match="did you mean 'bash'"):
+        WorkerSettings()

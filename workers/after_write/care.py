@@ -17,6 +17,7 @@ from ..tools.files import digest, load_if_there
 from .diagnostics import errors_text
 from .language_client import LanguageClient, ServerGone
 from .settings import AfterWrite, Chosen, Formatter, LanguageServer
+from .workspace_files import Listing, changed, files_now
 
 # Tries to start one server in a task: one that dies again is broken, and starting it takes time.
 MAX_STARTS = 3
@@ -31,6 +32,7 @@ class FileCare:
         self._emit = emit
         self._clients: dict[str, LanguageClient] = {}
         self._starts: dict[str, int] = {}
+        self._seen: dict[str, Listing | None] = {}  # by server: the files as it knows them
         self._one_at_a_time = asyncio.Lock()
 
     async def __call__(self, context: ToolContext, paths: Sequence[str]) -> str:
@@ -78,18 +80,34 @@ class FileCare:
             if content is None:
                 return ""
             client = await self._client(context, name, server)
+            await self._catch_up(context, client, name, server, but=path)
             return errors_text(path, await client.diagnose(path, content.decode("utf-8", "replace")))
         except (SandboxLost, *OUTAGES):
             raise
         except (ServerGone, TimeoutError, SandboxError, ToolError) as error:
             await self._gone(name)
-            why = str(error) or type(error).__name__
-            self._emit(WarningRaised(message=f"the language server {name} did not look at {path}: {why}"))
-            return ""
+            why = "it has ended" if isinstance(error, ServerGone) else str(error) or "it took too long to start"
+            said = f"the language server {name} did not look at {path}: {why}"
+            self._emit(WarningRaised(message=said))
+            rest = "is started again with the next write" if self._starts[name] <= MAX_STARTS else "is not asked again"
+            return f"({said}. It {rest}; until it answers, no errors are shown here.)"
+
+    async def _catch_up(
+        self, context: ToolContext, client: LanguageClient, name: str, server: LanguageServer, *, but: str
+    ) -> None:
+        """What was changed since the server last looked, by commands above all: else it judges what is gone."""
+        sandbox, before = await context.sandbox(), self._seen.get(name)
+        now = self._seen[name] = await files_now(sandbox, server.extensions)
+        if before is None or now is None or not (changes := changed(before, now)):
+            return
+        contents = {path: await load_if_there(sandbox, path) for path in client.opened(changes) if path != but}
+        texts = {path: text.decode("utf-8", "replace") for path, text in contents.items() if text is not None}
+        await client.hear_of({path: change for path, change in changes.items() if path != but}, texts)
 
     async def _client(self, context: ToolContext, name: str, server: LanguageServer) -> LanguageClient:
         if name not in self._clients:
             self._starts[name] = self._starts.get(name, 0) + 1
+            self._seen[name] = await files_now(await context.sandbox(), server.extensions)
             self._clients[name] = await LanguageClient.start(await context.sandbox(), server)
         return self._clients[name]
 

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self, cast
+from urllib.parse import quote
 
 from sandbox.base import WORKSPACE, Sandbox, Service
 from sandbox.errors import SandboxError
 
 from .protocol import BadMessage, Message, encode, take_messages
 from .settings import LanguageServer
+from .workspace_files import Change
 
 # A server that reads a whole project first is not ready sooner.
 START_TIMEOUT_S = 30.0
 # Only what we understand is offered: diagnostics that are sent to us, of the version that they are for.
-CAPABILITIES = {"textDocument": {"publishDiagnostics": {"versionSupport": True}, "synchronization": {}}}
+CAPABILITIES = {
+    "textDocument": {"publishDiagnostics": {"versionSupport": True}, "synchronization": {}},
+    # who may register for changes of files waits for them, and does not watch the disk itself
+    "workspace": {"didChangeWatchedFiles": {"dynamicRegistration": True}},
+}
 
 
 class ServerGone(Exception):
@@ -29,6 +35,7 @@ class LanguageClient:
         self._server = server
         self._answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._versions: dict[str, int] = {}
+        self._open: set[str] = set()
         self._found: dict[str, Sequence[Any]] = {}  # by URI, of its newest version
         self._news = asyncio.Condition()
         self._hearing = asyncio.create_task(self._hear())
@@ -50,23 +57,43 @@ class LanguageClient:
             raise
         return client
 
+    def opened(self, paths: Iterable[str]) -> list[str]:
+        """Those of which the server has the content from us, whatever is on the disk."""
+        return [path for path in paths if _uri(path) in self._open]
+
+    async def hear_of(self, changes: Mapping[str, Change], texts: Mapping[str, str]) -> None:
+        """Files have changed on the disk. `texts`: of the open ones that are still there, what is in them now."""
+        for path in self.opened(changes):
+            if path in texts:
+                await self._show(_uri(path), texts[path])
+            else:
+                self._open.discard(_uri(path))
+                await self._send({"method": "textDocument/didClose", "params": {"textDocument": {"uri": _uri(path)}}})
+        told = [{"uri": _uri(path), "type": int(change)} for path, change in changes.items()]
+        await self._send({"method": "workspace/didChangeWatchedFiles", "params": {"changes": told}})
+
     async def diagnose(self, path: str, text: str) -> Sequence[Any]:
         """The diagnostics of the file with this content, as the server put them; none when it took too long."""
-        uri = f"file://{path}"
-        version = self._versions[uri] = self._versions.get(uri, 0) + 1
-        self._found.pop(uri, None)
-        if version == 1:
-            item = {"uri": uri, "languageId": self._server.language_id, "version": version, "text": text}
-            await self._send({"method": "textDocument/didOpen", "params": {"textDocument": item}})
-        else:
-            changed = {"textDocument": {"uri": uri, "version": version}, "contentChanges": [{"text": text}]}
-            await self._send({"method": "textDocument/didChange", "params": changed})
+        uri = _uri(path)
+        await self._show(uri, text)
         with suppress(TimeoutError):
             async with asyncio.timeout(self._server.wait_s), self._news:
                 await self._news.wait_for(lambda: uri in self._found or self._hearing.done())
         if self._hearing.done():
             raise ServerGone
         return self._found.get(uri, ())
+
+    async def _show(self, uri: str, text: str) -> None:
+        """The file's content as a new version: what was said of others does not count any more."""
+        version = self._versions[uri] = self._versions.get(uri, 0) + 1
+        self._found.pop(uri, None)
+        if uri not in self._open:
+            self._open.add(uri)
+            item = {"uri": uri, "languageId": self._server.language_id, "version": version, "text": text}
+            await self._send({"method": "textDocument/didOpen", "params": {"textDocument": item}})
+        else:
+            changed = {"textDocument": {"uri": uri, "version": version}, "contentChanges": [{"text": text}]}
+            await self._send({"method": "textDocument/didChange", "params": changed})
 
     async def close(self) -> None:
         self._hearing.cancel()
@@ -114,3 +141,12 @@ class LanguageClient:
             async with self._news:
                 self._found[uri] = cast(list[Any], found)
                 self._news.notify_all()
+
+
+def _uri(path: str) -> str:
+    """As servers write it themselves: what they say of a file must be found again.
+
+    >>> _uri("/workspace/a b.py")
+    'file:///workspace/a%20b.py'
+    """
+    return f"file://{quote(path)}"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from envelope.budget import Usage
 from envelope.errors import ErrorCode
-from envelope.events import Compacted, Event
+from envelope.events import Compacted, Event, WarningRaised
 
 from ..delivery.failures import OF_MODELS
 from ..llm.base import Completed, Failed, Failure
@@ -34,6 +34,9 @@ from .telling import tell
 
 # What a person says to a session to have it compacted; it is no word to the model.
 COMMAND = "/compact"
+# What another provider's model may do better; a wrong request it would get, too.
+ANOTHERS_TURN = frozenset({Failure.UNAVAILABLE, Failure.RATE_LIMIT, Failure.CONTENT_FILTER})
+MODEL_FALLBACK = "model_fallback"
 # A compaction that is due again after a single reply has gained nothing; another one would not, either.
 REPLIES_BETWEEN = 2
 
@@ -88,6 +91,13 @@ def overflowed(session: Session, failure: Failed) -> Session:
     return session.model_copy(update={"due": Due.OVERFLOW})
 
 
+def handed_on(session: Session, failure: Failed, loop: Loop) -> Session:
+    """The session with another model, which goes on where this one failed; it gets what was said, and no thoughts."""
+    words = f"{session.model} does not go on: {failure.message}; {loop.fallback} does"
+    loop.emit(WarningRaised(message=words, code=MODEL_FALLBACK))
+    return session.model_copy(update={"model": loop.fallback, "counted": None})
+
+
 async def compact(session: Session, loop: Loop) -> Session:
     """The session with a summary in the place of all but its newest messages: one model call, paid like any other."""
     earlier = session.compaction
@@ -102,7 +112,7 @@ async def compact(session: Session, loop: Loop) -> Session:
     if isinstance(paid, Stop):
         return stopped(session, paid, loop)
     if not isinstance(paid.reply, Completed) or not paid.reply.text.strip():
-        return _no_summary(paid.session, paid.reply)
+        return _no_summary(paid.session, paid.reply, loop)
     return _compacted(paid.session, paid.reply.text.strip(), kept_from, loop)
 
 
@@ -122,13 +132,15 @@ def _says_prompt_again(session: Session, kept_from: int) -> bool:
     return unanswered and not any(is_prompt(message) for message in session.messages[kept_from:])
 
 
-def _no_summary(session: Session, reply: Completed | Failed) -> Session:
+def _no_summary(session: Session, reply: Completed | Failed, loop: Loop) -> Session:
     if isinstance(reply, Completed):
         return failed(session, ErrorCode.MODEL_FAILED, "the model gave no summary of what has happened so far")
     if reply.failure is Failure.OVERFLOW:
         return _too_long(
             session, f"what has happened does not fit the model's window, not even to be summarised: {reply.message}"
         )
+    if loop.fallback and reply.failure in ANOTHERS_TURN:
+        return handed_on(session, reply, loop)
     code, hint = OF_MODELS[reply.failure]
     return failed(session, code, f"the history could not be summarised: {reply.message}", hint)
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from ..llm.base import ChatMessage
+from ..llm.base import ChatMessage, FilePart
 from ..llm.files import file_tokens
 from ..llm.limits import ModelLimits as ModelLimits
 from ..llm.others import limits_of, tokens_of
@@ -24,6 +24,10 @@ RESERVED_TOKENS = 20_000
 TAIL_TURNS = 2
 MIN_TAIL_TOKENS, MAX_TAIL_TOKENS = 2_000, 8_000
 TAIL_SHARE = 4  # a quarter of what can be used
+
+
+# A large picture takes about 1,600 tokens: these, as much as the tail.
+KEPT_PICTURES = 5
 
 
 class Compaction(BaseModel):
@@ -118,11 +122,18 @@ def window(messages: Sequence[ChatMessage], compaction: Compaction | None) -> li
     if compaction is None:
         return [*messages]
     system = [message for message in messages[: compaction.kept_from] if message.role == "system"]
+    asked = SUMMARY_ASKED.model_copy(update={"files": _pictures(messages[: compaction.kept_from])})
     summary = ChatMessage(role="assistant", content=compaction.summary, synthetic=True)
     behind = messages[compaction.kept_from :]
     old = compaction.made_at - compaction.kept_from
     tail = [one.model_copy(update={"provider_items": None}) if i < old else one for i, one in enumerate(behind)]
-    return [*system, SUMMARY_ASKED, summary, *tail]
+    return [*system, asked, summary, *tail]
+
+
+def _pictures(messages: Sequence[ChatMessage]) -> tuple[FilePart, ...]:
+    """The newest files that people showed with a prompt: no summary can say what is in them."""
+    shown = [file for message in messages if is_prompt(message) for file in message.files]
+    return tuple(shown[-KEPT_PICTURES:])
 
 
 def is_prompt(message: ChatMessage) -> bool:

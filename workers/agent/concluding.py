@@ -6,7 +6,7 @@ from envelope.errors import ErrorCode
 
 from ..delivery.failures import OF_MODELS
 from ..llm.base import Completed, Failed, Failure
-from .compacting import overflowed
+from .compacting import ANOTHERS_TURN, handed_on, overflowed
 from .duty import Duty, duty_of, was_reminded
 from .finish import finish_reason
 from .history import CUT_OFF, EMPTY, THOUGHTS_CUT_OFF, failed, finished, was_told
@@ -25,7 +25,7 @@ def conclude(session: Session, reply: Completed, loop: Loop) -> Session:
     """A reply without calls is the answer, unless it is empty, was cut off, or is none yet."""
     reason = finish_reason(reply)
     if reason in ("content_filter", "refusal"):
-        return model_failed(session, Failed(Failure.CONTENT_FILTER, _refused(reply)), loop)
+        return model_failed(_without_reply(session), Failed(Failure.CONTENT_FILTER, _refused(reply)), loop)
     if reason == "pause":
         return session
     if reason == "max_tokens" and not reply.text.strip():
@@ -49,6 +49,12 @@ def _refused(reply: Completed) -> str:
     return f"the model refused: {said}" if said else "the model refused to answer"
 
 
+def _without_reply(session: Session) -> Session:
+    """What was said before a refusal is no part of an answer; nobody goes on from there."""
+    said = session.messages
+    return session.model_copy(update={"messages": said[:-1]}) if said[-1].role == "assistant" else session
+
+
 def _remind(session: Session, duty: Duty, loop: Loop) -> Session:
     if was_reminded(session, duty):
         return failed(session, duty.code, duty.fault, duty.hint)
@@ -58,5 +64,7 @@ def _remind(session: Session, duty: Duty, loop: Loop) -> Session:
 def model_failed(session: Session, failure: Failed, loop: Loop) -> Session:
     if failure.failure is Failure.OVERFLOW and loop.policy.auto:
         return overflowed(session, failure)
+    if loop.fallback and failure.failure in ANOTHERS_TURN:
+        return handed_on(session, failure, loop)
     code, hint = OF_MODELS[failure.failure]
     return failed(session, code, failure.message, hint)

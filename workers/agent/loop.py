@@ -35,12 +35,13 @@ from .traced import turn_span
 
 
 async def run(session: Session, loop: Loop) -> Session:
-    """From wherever the session stands to its outcome, or to where it waits (for others, for money); saved after every
-    turn."""
+    """From wherever the session stands to its outcome, to where it waits (for others, for money), or to where another
+    model is to go on; saved after every turn."""
+    model = session.model
     session = await _heard(resumed(session.model_copy(update={"waits_at_microusd": None})), loop)
     while not is_over(session):
         session = await loop.save(await _advance(session, loop))
-        if session.open_turn or session.waits_at_microusd is not None:
+        if session.open_turn or session.waits_at_microusd is not None or session.model != model:
             break
         session = await _heard(session, loop)
     return session

@@ -31,6 +31,7 @@ class Loop:
     `policy`: how the session is kept within the model's window. `till`: where money for calls is set aside.
     `is_stopped`: when the attempt is cut off, was that the task's end, and no other attempt goes on?
     `is_outside`: does the tool do its work outside of the sandbox, where it outlives a lost worker?
+    `fallback`: the model that goes on with the session when this one fails; empty: none.
     `told`: task → words, for each subagent in the background that has ended (see `background.py`).
     """
 
@@ -45,6 +46,7 @@ class Loop:
     exhausted: Callable[[], bool]
     policy: WindowPolicy = field(default_factory=WindowPolicy)
     till: Till = NO_TILL
+    fallback: str = ""
     is_stopped: Callable[[], bool] = lambda: False
     is_outside: Callable[[str], bool] = lambda name: False
     told: Callable[[Session], Awaitable[Mapping[str, str]]] = nobody_tells

@@ -99,7 +99,8 @@ def _record(messages: Sequence[ChatMessage]) -> Iterator[str]:
             case "system":
                 continue
             case "user":
-                yield _said("note" if message.synthetic else "person", message.content)
+                files = [f"(showed {_word(file.name) or 'a file'}, {file.media_type})" for file in message.files]
+                yield _said("note" if message.synthetic else "person", "\n".join((message.content, *files)))
             case "assistant":
                 if message.content.strip():
                     yield _said("agent", message.content)

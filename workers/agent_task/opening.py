@@ -24,7 +24,7 @@ from ..permissions.guard import Guard
 from ..project.committed import CommittedFiles, Unclear, committed_files
 from ..project.files import Files
 from ..project.instructions import Guidance, Instruction, Instructions, find_instructions
-from ..project.skills import Skills, find_skills
+from ..project.skills import Skills, find_skills, preloaded_text
 from ..recording.tape import Tape
 from ..sandboxes.subpath import folder_of, require_folder
 from ..sandboxes.workspace import Prepared
@@ -57,8 +57,12 @@ async def new_session(attempt: Attempt, guidance: Guidance, tape: Tape, *, model
     system = system_prompt(
         agent, environment, instructions=readable, skills=usable, is_structured=request.output_schema is not None
     )
+    for name in sorted(set(agent.skills).difference(skill.name for skill in usable)):
+        why = f"the agent {agent.name!r} begins without the skill {name!r}: there is none that it may use"
+        attempt.reporter.report(WarningRaised(message=why))
+    preloaded = preloaded_text([skill for skill in usable if skill.name in agent.skills])
     prompt = await first_prompt(request, request.input.prompt, attempt.sandbox)
-    system = f"{system}\n\n{ARTIFACTS_LINE}"
+    system = "\n\n".join(part for part in (system, preloaded, ARTIFACTS_LINE) if part)
     session = open_session(agent, model=model, system=system, prompt=prompt, budget=request.budget)
     # what stands in the prompt is not attached to a read again; to be edited it must be read
     digests = {file.source: "" for file in readable if not file.is_users}

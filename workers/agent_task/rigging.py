@@ -103,6 +103,7 @@ class Rigging:
             ),
             policy=replace(self.kit.equipment.habits.policy(limits, self.kit.agents), wanted=hooks.compacting),
             till=till,
+            fallback=await self._fallback(session),
             is_stopped=attempt.is_stopped,
             is_outside=lambda name: any(tool.name == name for tool in known),
             told=tape.told(lambda current: words_of_children(current, context)),
@@ -194,6 +195,17 @@ class Rigging:
             time_left_s,
         )
         return self.tape.model(Retrying(hooked(limited, hooks), report, time_left_s=time_left_s))
+
+    async def _fallback(self, session: Session) -> str:
+        """Who named a model wants that one. Where money is capped, one whose price nobody knows cannot go on."""
+        models = (self.attempt.agent.model, *self.attempt.agent.fallback_models)
+        if self.attempt.request.model or session.model not in models:
+            return ""
+        is_capped = self.attempt.reporter.ledger.tightest.cap_microusd is not None
+        for name in models[models.index(session.model) + 1 :]:
+            if not (is_capped or session.budget.max_cost_microusd is not None) or await self.kit.models.price(name):
+                return name
+        return ""
 
     async def _time_left(self) -> Callable[[], float]:
         """The store's clock is read once; from there our own steady one counts."""

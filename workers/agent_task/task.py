@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter
 
@@ -30,7 +30,7 @@ from ..errors import BadInput
 from ..kit import Kit
 from ..llm.prices import Price
 from ..mcp.hub import mcp_servers
-from ..recording.dubbed import Dubbed
+from ..recording.dubbed import PRICE_OF, Dubbed
 from ..recording.reading import cassette_at
 from ..recording.recorder import Recorder, attachments
 from ..recording.tape import NoTape, Tape
@@ -74,7 +74,7 @@ class AgentTasks:
             shown = attempt.request.input.prompt[:SHOWN_PROMPT_CHARS]
             report(MessageAdded(role="user", text=shown, synthetic=session.messages[-1].synthetic))
         ledger = await attempt.reporter.ask_ledger()
-        price = await tape.kept("price", PRICE, lambda: self.kit.models.price(session.model))
+        price = await self._price(tape, session.model)
         require_price(price, session, ledger)
         session = with_its_traces_cap(session, ledger)
         equipment = self.kit.equipment
@@ -84,15 +84,24 @@ class AgentTasks:
             mcp_servers(equipment.mcp, attempt.request.auth_scope, attempt.sandbox.opened, report) as servers,
             FileCare(equipment.after_write, report) as care,
         ):
-            loop = await Rigging(self.kit, attempt, tape, turns, price, titling, servers.tools, care).loop(session)
-            prompts = Prompts(loop, self.kit.agents, servers.prompts, tape, equipment.guidance.user_dir)
-            if attempt.claim.checkpoint is None and is_from_person(attempt.request):
-                session = await prompts.opened(session, attempt.request.input.prompt)
-            session = await run(session, hearing(loop, prompts, attempt.agent.name))
+            rigging = Rigging(self.kit, attempt, tape, turns, price, titling, servers.tools, care)
+            is_new, model = attempt.claim.checkpoint is None, ""
+            while session.model != model:  # another one goes on where a model has failed
+                model = session.model
+                loop = await rigging.loop(session)
+                prompts = Prompts(loop, self.kit.agents, servers.prompts, tape, equipment.guidance.user_dir)
+                if is_new and is_from_person(attempt.request):
+                    session = await prompts.opened(session, attempt.request.input.prompt)
+                session, is_new = await run(session, hearing(loop, prompts, attempt.agent.name)), False
+                if session.model != model:
+                    rigging = replace(rigging, price=await self._price(tape, session.model))
         if wait := _wait_of(session):
             return Pause(wait)
         token = resume_token(attempt.claim, attempt.request, attempt.reporter)
         return _outcome(session, token, await attachments(self.kit.transport.blobs, session))
+
+    async def _price(self, tape: Tape, model: str) -> Price | None:
+        return await tape.kept(f"{PRICE_OF}{model}", PRICE, lambda: self.kit.models.price(model))
 
     async def _tape(self, attempt: Attempt) -> Tape:
         params, blobs = agent_params(attempt.request), self.kit.transport.blobs

@@ -27,6 +27,7 @@ class Agent:
     disabled: bool = False  # the file takes the agent of this name away
     color: str = ""  # for people's screens
     model: str = ""  # "": the worker's
+    fallback_models: tuple[str, ...] = ()  # which go on in its place, in their order, when it fails or refuses
     max_turns: int | None = None
     temperature: float | None = None
     top_p: float | None = None
@@ -37,6 +38,9 @@ class Agent:
     tools: tuple[str, ...] = ("*",)  # the tools that are offered at all; wildcards
     auth_scope: Scope | None = None  # None: inherits its caller's
     prompt: str = ""
+    skills: tuple[str, ...] = ()  # whose instructions it has from the start
+    in_background: bool = False  # whoever starts it does not wait
+    never_asks: bool = False  # what would be asked is denied
     returns_patch: bool = True  # False: what it leaves in its workspace is litter
     counts_tests: bool = False  # of a recipe: each command's tests are counted, and the tree they ran on is named
     origin: str = ""  # the file that it comes from; empty: built-in
@@ -46,6 +50,10 @@ class Agent:
     command: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])  # `${relay}` and the like: see `program.py`
     session_mode: str = ""
+    # Of its file: the fields above that it names, which are all that it changes of an agent that it overrides; and the
+    # keys that are not followed, each with what is left out and what to do.
+    named_fields: frozenset[str] = frozenset()
+    unheeded: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
     @property
     def model_options(self) -> dict[str, Any]:

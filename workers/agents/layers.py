@@ -1,16 +1,21 @@
-"""Agents in layers: built-in, the user's, the project's. Later ones replace earlier ones of their name. Pure."""
+"""Agents in layers: built-in, the user's, the project's. Pure.
+
+Later ones replace earlier ones of their name; of a built-in agent a file changes what it names, and nothing else.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from envelope.agents import DRIVER_NAMES
 
 from ..errors import BadAgent, BadInput
 from ..hints import nearest
+from ..permissions.rules import DEFAULTS, Rule
 from .base import Agent
+from .claude_code import without_asks
 from .registry import builtin, parse_agent, remarks
 from .trust import narrowed
 
@@ -47,12 +52,14 @@ class Fault:
 class Known:
     """The agents of a task by name, and what is wrong with the files that they come from.
 
-    `unusable` has the names that a file takes, and why nobody may start them.
+    `unusable` has the names that a file takes, and why nobody may start them. `permission` is what the user says of all
+    agents: it stands below the rules of built-in ones, and above those of files.
     """
 
     agents: Mapping[str, Agent]
     faults: tuple[Fault, ...] = ()
     unusable: Mapping[str, Fault] = field(default_factory=dict[str, Fault])
+    permission: tuple[Rule, ...] = ()
 
     def named(self, name: str) -> Agent:
         """`BadInput` says why there is no such agent."""
@@ -61,6 +68,15 @@ class Known:
         if name not in self.agents:
             raise BadInput(f"there is no agent {name!r}", hint=nearest(name, sorted(self.agents), called="there are"))
         return self.agents[name]
+
+
+def builtin_agents(permission: tuple[Rule, ...] = ()) -> Known:
+    """The lowest layer, under what the user says of all agents."""
+    agents = {
+        name: replace(agent, rules=(*agent.rules, *permission)) if _asks_a_model(agent) else agent
+        for name, agent in builtin().items()
+    }
+    return Known(agents, permission=permission)
 
 
 def with_files(below: Known, files: Iterable[AgentFile], *, trusted: bool) -> Known:
@@ -73,7 +89,7 @@ def with_files(below: Known, files: Iterable[AgentFile], *, trusted: bool) -> Kn
             if not trusted and _is_users(name, below):
                 faults.append(Fault(file.path, name, "is not trusted, and you have said yourself who that is", TRUST))
                 continue
-            agent, lost = _admitted(written, below, trusted=trusted)
+            agent, lost = _admitted(written, below, agents.get(name), trusted=trusted)
         except BadAgent as e:
             faults.append(Fault(file.path, name, e.message, e.hint, e.key))
             if name not in _reserved():
@@ -88,7 +104,7 @@ def with_files(below: Known, files: Iterable[AgentFile], *, trusted: bool) -> Kn
             unusable[name] = Fault(file.path, name, f"the agent {name!r} is disabled", "name another")
         else:
             agents[name] = agent
-    return Known(agents, tuple(faults), unusable)
+    return replace(below, agents=agents, faults=tuple(faults), unusable=unusable)
 
 
 def read_agent(file: AgentFile) -> Agent:
@@ -115,13 +131,36 @@ def _is_users(name: str, below: Known) -> bool:
     return name in below.unusable or (name in below.agents and bool(below.agents[name].origin))
 
 
-def _admitted(agent: Agent, below: Known, *, trusted: bool) -> tuple[Agent, tuple[str, ...]]:
+def _admitted(agent: Agent, below: Known, overridden: Agent | None, *, trusted: bool) -> tuple[Agent, tuple[str, ...]]:
     """The agent as this layer may bring it, and what was taken from it. Who replaces a reader gets its ban."""
-    if not trusted:
-        return narrowed(agent, builtin())
-    replaced = (builtin().get(agent.name), below.agents.get(agent.name))
-    bans = dict.fromkeys(rule for each in replaced if each for rule in each.fixed)
-    return replace(agent, fixed=(*bans, *agent.fixed)), ()
+    permission, lost = below.permission if _asks_a_model(agent) else (), ()
+    plain = builtin_agents(permission).agents.get(agent.name)
+    replaced = (plain, below.agents.get(agent.name), overridden)
+    if trusted:
+        bans = dict.fromkeys(rule for each in replaced if each for rule in each.fixed)
+        base = overridden or plain if plain else None
+        agent = replace(agent, rules=(*(base.rules if base else permission), *agent.rules), fixed=(*bans, *agent.fixed))
+    else:
+        agent, lost = narrowed(agent, builtin(), permission)
+        base = plain
+    # a program brings its own words and ways: of the agent that it stands for it has the bans
+    agent = _merged(base, agent) if base and base.engine == agent.engine else agent
+    if agent.never_asks:
+        agent = replace(agent, rules=without_asks((*DEFAULTS, *agent.rules)))
+    return agent, lost
+
+
+def _merged(base: Agent, file: Agent) -> Agent:
+    """The built-in agent with what the file changes of it. Rules and bans of the file hold its base's already."""
+    whole = {"name", "origin", "rules", "fixed", "options", "named_fields", "unheeded"}
+    kept = [each.name for each in fields(Agent) if each.name not in whole | file.named_fields]
+    options = {**base.options, **file.options}
+    return replace(file, options=options, **{name: getattr(base, name) for name in kept})
+
+
+def _asks_a_model(agent: Agent) -> bool:
+    """A recipe runs what a person wrote: what agents may do unasked is not about it."""
+    return agent.mode != "recipe"
 
 
 def _reserved() -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from pathlib import Path
 
 from envelope.agents import ProjectCards
@@ -10,10 +11,11 @@ from envelope.messages import NOT_AT_ALL, Workspace
 from repo.errors import OutputTooLarge
 from repo.project import ProjectSettings, project_settings
 
+from ..permissions.rules import Rule
 from ..sandboxes.workspace import Workspaces
 from .folders import files_at, files_below, user_folder
-from .layers import Fault, Known, with_files
-from .registry import builtin, card
+from .layers import Fault, Known, builtin_agents, with_files
+from .registry import card
 
 # Of so many commits the agents are kept in memory, and of the latest the cards are published: a batch has one commit
 # for each repository, and a card is a few hundred bytes in a message of at most 1 MiB.
@@ -22,10 +24,10 @@ MAX_PUBLISHED = 8
 MAX_DESCRIPTION_CHARS = 500
 
 
-def own_agents() -> Known:
-    """Built-in agents, and those of this machine's user; their files are read now."""
+def own_agents(permission: tuple[Rule, ...] = ()) -> Known:
+    """Built-in agents, and those of this machine's user; their files are read now. `permission`: the user's for all."""
     files, faults = files_below(user_folder())
-    return with_files(Known(builtin(), tuple(faults)), files, trusted=True)
+    return with_files(replace(builtin_agents(permission), faults=tuple(faults)), files, trusted=True)
 
 
 async def project_agents(below: Known, git_dir: Path, commit: str, *, trusted: str) -> Known:
@@ -35,13 +37,13 @@ async def project_agents(below: Known, git_dir: Path, commit: str, *, trusted: s
         settings = await project_settings(git_dir, commit)
     except OutputTooLarge:
         fault = Fault("the settings folders", "", "hold too many files to be read", "remove what is no setting")
-        return Known(below.agents, (*below.faults, fault), below.unusable)
+        return replace(below, faults=(*below.faults, fault))
     return await agents_of(below, git_dir, settings, is_trusted=bool(trusted) and trusted == settings.digest)
 
 
 async def agents_of(below: Known, git_dir: Path, settings: ProjectSettings, *, is_trusted: bool) -> Known:
     files, faults = await files_at(git_dir, settings)
-    return with_files(Known(below.agents, (*below.faults, *faults), below.unusable), files, trusted=is_trusted)
+    return with_files(replace(below, faults=(*below.faults, *faults)), files, trusted=is_trusted)
 
 
 class ProjectAgents:

@@ -6,6 +6,7 @@ import difflib
 import re
 import reprlib
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any, Self, get_args
@@ -25,26 +26,48 @@ from ..llm.options import KNOWN as KNOWN_OPTIONS
 from ..llm.options import unsent
 from ..permissions.rules import Action, Rule
 from .base import Agent, Engine, Mode
+from .claude_code import HINTS, READ_ONLY_MODE, REFUSED_HINT, PermissionMode, held_hooks, named, spawned, unheeded
 from .dialects import denials, permission_rules, switch_rules, switches
 
 EDITING = ("edit", "write", "apply_patch")
 # One thing, and what it is called in files that were written for other tools.
-SAME_AS = {"steps": "max_turns", "maxSteps": "max_turns", "maxTurns": "max_turns", "disallowedTools": "denied_tools"}
+SAME_AS = {
+    "steps": "max_turns",
+    "maxSteps": "max_turns",
+    "maxTurns": "max_turns",
+    "effort": "variant",
+    "disallowedTools": "denied_tools",
+    "permissionMode": "permission_mode",
+    "mcpServers": "mcp_servers",
+    "initialPrompt": "initial_prompt",
+}
 # Names of sizes, which another product resolves: they name no model here, so the worker's own answers.
 NO_MODELS = frozenset({"inherit", "sonnet", "opus", "haiku"})
 COLORS = (
     *("red", "orange", "yellow", "green", "cyan", "blue", "purple", "pink"),
     *("primary", "secondary", "accent", "success", "warning", "error", "info"),
 )
-# What other programs read here and we do not: let pass, one of these would promise what is not kept.
-NOT_OURS = frozenset(
-    ("permissionMode", "skills", "mcpServers", "hooks", "memory", "background", "effort", "isolation", "initialPrompt")
-).union(("prompt",))
+COLOR = re.compile(rf"#[0-9a-fA-F]{{6}}|{'|'.join(COLORS)}")
+# In other programs' files this is the prompt; here the body is, and one of the two would be lost.
+NOT_OURS = {"prompt": "the prompt is what stands below the second `---`"}
 # So near a key of ours that nobody means an option of the model.
 MISSPELT = 0.85
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # The values of these keys are few, so that a wrong one has a near miss.
-FEW = {"mode": get_args(Mode), "engine": get_args(Engine), "color": (*COLORS, "'#rrggbb'")}
+FEW = {"mode": get_args(Mode), "engine": get_args(Engine), "permissionMode": get_args(PermissionMode)}
+# Our name of a key → the field of an agent that it sets, where that has another name.
+BOTH = ("max_turns", "variant", "denied_tools")
+FIELDS = {"disable": "disabled", "scope": "auth_scope", "background": "in_background", "permission_mode": "never_asks"}
+
+
+def _number(written: object) -> object:
+    """A number that stands in quotes is meant as one; `ValueError` and what else it may be is for the field."""
+    if isinstance(written, str):
+        with suppress(ValueError):
+            return int(written)
+        with suppress(ValueError):
+            return float(written)
+    return written
 
 
 class FrontMatter(BaseModel):
@@ -58,11 +81,14 @@ class FrontMatter(BaseModel):
     pool: str = ""
     hidden: bool = False
     disable: bool = False
-    color: str = Field(default="", pattern=rf"^(#[0-9a-fA-F]{{6}}|{'|'.join(COLORS)})$")
+    color: str = ""
     model: str = Field(default="", pattern=r"^\S+$")
-    max_turns: int | None = Field(default=None, ge=1)
-    temperature: float | None = Field(default=None, ge=0, le=2, allow_inf_nan=False)
-    top_p: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    models: tuple[Annotated[str, Field(pattern=r"^\S+$")], ...] = Field(default=(), strict=False)
+    max_turns: Annotated[int | None, BeforeValidator(_number)] = Field(default=None, ge=1)
+    temperature: Annotated[float | None, BeforeValidator(_number)] = Field(
+        default=None, ge=0, le=2, allow_inf_nan=False
+    )
+    top_p: Annotated[float | None, BeforeValidator(_number)] = Field(default=None, ge=0, le=1, allow_inf_nan=False)
     variant: str = Field(default="", pattern=r"^[\w.-]+$")
     options: dict[str, Any] = Field(default_factory=dict[str, Any])
     permission: Annotated[tuple[Rule, ...], BeforeValidator(permission_rules)] = ()
@@ -77,6 +103,15 @@ class FrontMatter(BaseModel):
     command: tuple[str, ...] = Field(default=(), strict=False)
     env: dict[str, str] = Field(default_factory=dict[str, str])
     session_mode: str = ""
+    # Of other programs' files, see `claude_code.py`.
+    skills: Annotated[tuple[str, ...], BeforeValidator(named)] = Field(default=(), strict=False)
+    background: bool = False
+    permission_mode: PermissionMode = "default"
+    hooks: Annotated[Any, BeforeValidator(held_hooks)] = None
+    memory: Any = None
+    isolation: Any = None
+    mcp_servers: Any = None
+    initial_prompt: Any = None
 
     @field_validator("fixed")
     @classmethod
@@ -88,8 +123,9 @@ class FrontMatter(BaseModel):
     @field_validator("tools")
     @classmethod
     def _known_form(cls, written: object) -> object:
-        switches(written)
-        switch_rules(written, ())
+        plain, _ = spawned(written)
+        switches(plain)
+        switch_rules(plain, ())
         return written
 
     @field_validator("env")
@@ -112,11 +148,40 @@ class FrontMatter(BaseModel):
         return self
 
     @property
+    def all_models(self) -> tuple[str, ...]:
+        """`model`, then `models`, each once."""
+        return tuple(dict.fromkeys(name for name in (self.model, *self.models) if name and name not in NO_MODELS))
+
+    @property
     def rules(self) -> tuple[Rule, ...]:
-        return switch_rules(self.tools, self.permission) + self.permission + self.denied_tools
+        _, spawning = spawned(self.tools)
+        return switch_rules(self.tools, self.permission) + spawning + self.permission + self.denied_tools
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        return switches(spawned(self.tools)[0])
+
+    @property
+    def held(self) -> tuple[Rule, ...]:
+        return (*self.fixed, *(READ_ONLY_MODE if self.permission_mode == "plan" else ()))
+
+    @property
+    def named_fields(self) -> frozenset[str]:
+        """The fields of an agent that the file sets. Rules and options are added to others, and a map of switches is
+        rules."""
+        added = (
+            "permission",
+            "denied_tools",
+            "fixed",
+            "options",
+            *(("tools",) if isinstance(self.tools, dict) else ()),
+        )
+        named = {FIELDS.get(key, key) for key in self.model_fields_set.difference(added)}
+        return frozenset(named | ({"model", "fallback_models"} if named & {"model", "models"} else set[str]()))
 
 
-KEYS = (*FrontMatter.model_fields, *SAME_AS)
+# Names of ours for what is only written as others do are told to nobody.
+KEYS = (*(key for key in FrontMatter.model_fields if key not in SAME_AS.values() or key in BOTH), *SAME_AS)
 
 
 def parse_agent(name: str, text: str) -> Agent:
@@ -134,18 +199,22 @@ def parse_agent(name: str, text: str) -> Agent:
         pool=matter.pool or _default_pool(matter),
         hidden=matter.hidden,
         disabled=matter.disable,
-        color=matter.color,
-        model="" if matter.model in NO_MODELS else matter.model,
+        color=matter.color if COLOR.fullmatch(matter.color) else "",
+        model=matter.all_models[0] if matter.all_models else "",
+        fallback_models=matter.all_models[1:],
         max_turns=matter.max_turns,
         temperature=matter.temperature,
         top_p=matter.top_p,
         variant=matter.variant,
         options={**matter.options, **{key: front[key] for key in front if _is_option(key)}},
         rules=matter.rules,
-        fixed=matter.fixed,
-        tools=switches(matter.tools),
+        fixed=matter.held,
+        tools=matter.offered,
         auth_scope=matter.scope,
         prompt=prompt,
+        skills=matter.skills,
+        in_background=matter.background,
+        never_asks=matter.permission_mode == "dontAsk",
         returns_patch=matter.returns_patch,
         counts_tests=matter.counts_tests,
         stops_at_failure=matter.stops_at_failure,
@@ -153,6 +222,8 @@ def parse_agent(name: str, text: str) -> Agent:
         command=matter.command,
         env=matter.env,
         session_mode=matter.session_mode,
+        named_fields=matter.named_fields.union(("prompt",) if prompt.strip() else ()),
+        unheeded=_unheeded(front),
     )
 
 
@@ -163,6 +234,7 @@ def remarks(agent: Agent) -> list[tuple[str, str, str]]:
         (name, f"agent {agent.name!r} has an unknown key {name!r}, which no model is sent", nearest(name, known))
         for name in unsent(agent.options)
     ]
+    found += [(key, f"agent {agent.name!r}: {key}: {what}", hint) for key, (what, hint) in agent.unheeded.items()]
     if agent.description or agent.disabled:
         return found
     said = "description: is missing, so nobody can tell when to use it"
@@ -236,6 +308,7 @@ def _fault(name: str, front: Mapping[str, Any], written_as: Mapping[str, str], e
     key = written_as[str(error["loc"][0])] if error["loc"] else ""
     said = error["msg"].removeprefix("Value error, ")
     hint = nearest(str(front[key]), FEW[key], called="known values") if key in FEW else f"known keys: {', '.join(KEYS)}"
+    hint = REFUSED_HINT if key == "hooks" else hint
     return BadAgent(f"agent {name!r}: {f'{key}: ' if key else ''}{said}", hint=hint, key=key)
 
 
@@ -245,7 +318,8 @@ def _our_keys(name: str, front: Mapping[str, Any]) -> dict[str, str]:
     for key, value in front.items():
         known = SAME_AS.get(key, key)
         if known not in FrontMatter.model_fields and not _is_option(key):
-            fault, hint = f"agent {name!r} has an unknown key {reprlib.repr(key)}", nearest(key, KEYS)
+            fault = f"agent {name!r} has an unknown key {reprlib.repr(key)}"
+            hint = NOT_OURS.get(key) or nearest(key, KEYS)
         elif known in ours:
             fault, hint = f"agent {name!r} says one thing as {ours[known]!r} and as {key!r}", "keep one of them"
         elif value is None:
@@ -258,16 +332,24 @@ def _our_keys(name: str, front: Mapping[str, Any]) -> dict[str, str]:
     return ours
 
 
+def _unheeded(front: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    written = {SAME_AS.get(key, key): value for key, value in front.items()}
+    found = unheeded({key: written.get(SAME_AS.get(key, key)) for key in HINTS})
+    if (color := written.get("color", "")) and not COLOR.fullmatch(color):
+        found["color"] = (f"{reprlib.repr(color)} is no colour", nearest(color, (*COLORS, "'#rrggbb'")))
+    return found
+
+
 def _is_option(key: str) -> bool:
     return key not in KEYS and key not in NOT_OURS and not difflib.get_close_matches(key, KEYS, 1, MISSPELT)
 
 
 def _default_pool(matter: FrontMatter) -> str:
     """Explore when it cannot edit, build when it can."""
-    rules = matter.rules + matter.fixed
+    rules = matter.rules + matter.held
     last = next((rule.action for rule in reversed(rules) if rule.permission in ("edit", "*")), Action.ALLOW)
     in_scope = matter.scope is None or any(grant.startswith(("edit:", "*:")) for grant in matter.scope)
-    has_tool = any(match(switch, tool) for switch in switches(matter.tools) for tool in EDITING)
+    has_tool = any(match(switch, tool) for switch in matter.offered for tool in EDITING)
     return "build" if last is not Action.DENY and in_scope and has_tool else "explore"
 
 

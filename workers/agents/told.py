@@ -113,7 +113,7 @@ def _settings() -> WorkerSettings:
 
 
 async def _known(git_dir: Path | None, commit: str, trusted: str) -> Known:
-    own = own_agents()
+    own = own_agents(_settings().permission)
     return own if git_dir is None else await project_agents(own, git_dir, commit, trusted=trusted)
 
 

@@ -11,22 +11,24 @@ from envelope.scope import Scope, split
 
 from ..errors import BadAgent
 from ..permissions.ceiling import frees, under
-from ..permissions.rules import DEFAULTS, Action
+from ..permissions.rules import DEFAULTS, Action, Rule
 from .base import Agent
 
 # An agent that replaces no built-in one is measured by the one that does the same for people, or for agents.
 KIND_OF_MODE = {"primary": "build", "all": "build", "subagent": "general", "recipe": "recipe"}
 
 
-def narrowed(agent: Agent, builtin: Mapping[str, Agent]) -> tuple[Agent, tuple[str, ...]]:
-    """The agent as a stranger's, and in sentences what was taken from it.
+def narrowed(
+    agent: Agent, builtin: Mapping[str, Agent], permission: tuple[Rule, ...] = ()
+) -> tuple[Agent, tuple[str, ...]]:
+    """The agent as a stranger's, and in sentences what was taken from it. Its rules are all that hold for it.
 
-    `BadAgent` when nothing is left of its scope.
+    `permission` is what the user says of all agents. `BadAgent` when nothing is left of its scope.
     """
     if agent.engine != "loop":
         raise BadAgent("it runs a program of its own, which people must trust", hint="muster trust", key="engine")
     kind = builtin.get(agent.name) or builtin[KIND_OF_MODE[agent.mode]]
-    ceiling = (*DEFAULTS, *kind.rules)
+    ceiling = (*DEFAULTS, *kind.rules, *permission)
     lost = [
         f"`{rule.permission}: {rule.pattern}: {rule.action}` allows no more than the agent {kind.name!r} may"
         for rule in agent.rules
@@ -35,8 +37,7 @@ def narrowed(agent: Agent, builtin: Mapping[str, Agent]) -> tuple[Agent, tuple[s
     scope = _scope(kind.auth_scope, agent.auth_scope)
     if agent.auth_scope is not None and scope is not None:
         lost += [f"the grant `{grant}` is not given" for grant in agent.auth_scope if grant not in scope]
-    if agent.model:
-        lost.append(f"the model {agent.model!r} is not used")
+    lost += [f"the model {name!r} is not used" for name in (agent.model, *agent.fallback_models) if name]
     if agent.options or agent.variant:
         lost.append("its options of the model are not used")
     pools = {known.pool for known in builtin.values()}
@@ -46,9 +47,11 @@ def narrowed(agent: Agent, builtin: Mapping[str, Agent]) -> tuple[Agent, tuple[s
         fixed=(*kind.fixed, *agent.fixed),
         auth_scope=scope,
         model="",
+        fallback_models=(),
         variant="",
         options={},
         pool=kind.pool if agent.name == kind.name or agent.pool not in pools else agent.pool,
+        named_fields=agent.named_fields - {"model", "fallback_models", "variant"},
     )
     return stranger, tuple(lost)
 

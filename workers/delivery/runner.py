@@ -33,7 +33,7 @@ from ..sandboxes.egress_log import EgressLog
 from ..sandboxes.of_task import Furnished, TaskSandbox
 from ..sandboxes.turns import Turns
 from ..sandboxes.workspace import Prepared, Workspaces
-from ..subagents.inheritance import guard_of
+from ..subagents.inheritance import as_its_caller, guard_of
 from .artifacts import attached
 from .attempt import Attempt, resume_token
 from .failures import again, code_of, error_info, told_by_cause
@@ -103,7 +103,7 @@ class Runner:
         request, claim = delivery.request, delivery.claim
         self.workspaces.credentials.require_lent(request)
         known = await self._known(request)
-        agent = known.named(request.agent)
+        agent = as_its_caller(known.named(request.agent), request)
         refuse_unserved(request, agent)
         self.workspaces.credentials.require_known(request.auth_scope)
         await self._check_scope(request)

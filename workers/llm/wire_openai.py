@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, cast
 
 from envelope.budget import Usage
@@ -20,6 +21,8 @@ DONE = b"[DONE]"
 _REASONS = {"function_call": "tool_calls", "eos": "stop", "end_turn": "stop", "max_tokens": "length"}
 # How servers call the text of thoughts.
 _REASONING_KEYS = ("reasoning_content", "reasoning")
+
+MAX_REASON_CHARS = 1000
 
 
 class OpenAiWire:
@@ -125,8 +128,28 @@ def openai_error(error: object) -> ProviderError:
         return ProviderError(message=str(error))
     said = cast(Json, error)
     code = said.get("code")
+    message, reason = str(said.get("message") or said.get("detail") or ""), _upstream(said.get("metadata"))
     return ProviderError(
-        message=str(said.get("message") or said.get("detail") or ""),
+        message=f"{message} ({reason})" if reason else message,
         status=code if isinstance(code, int) and 400 <= code < 600 else None,
         kind=f"{said.get('type') or ''} {code or ''}",
     )
+
+
+def _upstream(metadata: object) -> str:
+    """Why OpenRouter's provider refused: its own message says no more than "Provider returned error".
+
+    openrouter.ai/docs, "Errors": `metadata` has `provider_name`, and in `raw` the provider's body, mostly JSON as text.
+    """
+    told = cast(Json, metadata) if isinstance(metadata, dict) else {}
+    raw: object = told.get("raw")
+    if isinstance(raw, str):
+        with suppress(ValueError, RecursionError):
+            raw = json.loads(raw)
+    for _ in range(3):  # {"error": {"message": …}}
+        if not isinstance(raw, dict):
+            break
+        inner = cast(Json, raw)
+        raw = inner.get("error") or inner.get("message") or inner.get("detail") or json.dumps(inner)
+    reason = " ".join(str(raw or "").split())[:MAX_REASON_CHARS]
+    return ": ".join(part for part in (str(told.get("provider_name") or ""), reason) if part) if reason else ""

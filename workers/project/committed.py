@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from repo.listing import Listing, listing
 from sandbox.base import WORKSPACE
 from sandbox.errors import PathError
 
-from ..agent.surroundings import MAX_PATH_CHARS, MAX_TREE_PATHS, Git, Tree
+from ..agent.surroundings import SUBFOLDER, TOP_FILE, TOP_FOLDER, Git, Tree, outline
 
 # What ripgrep minds beside git's own.
 OTHER_IGNORE_FILES = frozenset({b".ignore", b".rgignore"})
@@ -87,15 +88,15 @@ async def committed_files(git_dir: Path, checkout: Path, commit: str) -> Committ
 
 def shown_tree(paths: Iterable[bytes]) -> Tree:
     """As `surroundings.tree_of` shows files with these paths, relative to its folder."""
-    found: set[tuple[int, bytes]] = set()
+    entries: Counter[tuple[int, bytes]] = Counter()
     for path in paths:
         parts = path.replace(b"\n", b"?").split(b"/")
         if any(part.startswith(b".") for part in parts):
             continue  # hidden
-        found.add((len(parts), b"/".join(parts)))
-        found.update((depth, b"/".join(parts[:depth]) + b"/") for depth in range(1, len(parts)))
-    shown = [path.decode("utf-8", "backslashreplace")[:MAX_PATH_CHARS] for _, path in sorted(found)[:MAX_TREE_PATHS]]
-    return Tree(tuple(sorted(shown)), len(found) > MAX_TREE_PATHS)
+        entries[(TOP_FOLDER if len(parts) > 1 else TOP_FILE, parts[0])] += 1
+        if len(parts) > 2:
+            entries[(SUBFOLDER, b"/".join(parts[:2]))] += 1
+    return outline((kind, 0 if kind == TOP_FILE else count, path) for (kind, path), count in entries.items())
 
 
 def _beginning(file: Path, max_bytes: int) -> bytes:

@@ -14,7 +14,7 @@ from sandbox.errors import PathError
 
 from ..front_matter import STRINGS, BadFrontMatter, read_front_matter
 from .files import Files
-from .framing import one_line, shortened
+from .framing import framed, one_line, shortened
 from .instructions import read_if_there
 from .pinned import users_skills
 
@@ -80,6 +80,11 @@ def skills_text(skills: Sequence[Skill]) -> str:
             *(f"- {skill.name}: {skill.description}" for skill in skills),
         )
     )
+
+
+def preloaded_text(skills: Sequence[Skill]) -> str:
+    """For the prompt of an agent whose file names these."""
+    return "\n\n".join(f"# Skill {one_line(each.name)}\n{framed('skill', each.folder, each.body)}" for each in skills)
 
 
 def parse_skill(path: str, content: bytes | None, *, is_users: bool = False) -> Skill:

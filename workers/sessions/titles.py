@@ -68,8 +68,9 @@ class Titling:
     @asynccontextmanager
     async def beside(self, session: Session) -> AsyncGenerator[None]:
         """Ask for it while the body runs, if this session is to have one."""
-        plays = self._attempt.request.input.params.get("replay") is not None  # then no model is asked
-        if plays or not (self._habits.titles and _opens_a_trace(self._attempt)):
+        params = self._attempt.request.input.params
+        is_unwanted = params.get("replay") is not None or params.get("untitled") is True
+        if is_unwanted or not (self._habits.titles and _opens_a_trace(self._attempt)):
             yield
             return
         titling = asyncio.create_task(self._set(session.model))

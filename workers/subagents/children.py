@@ -64,6 +64,9 @@ class QueuedChildren:
             and not isinstance(self.attempt.guard.judge([Target("task", agent.name)]), Denied)
         }
 
+    def in_background(self, agent: str) -> bool:
+        return self.agents[agent].in_background
+
     async def start(self, request: ChildRequest) -> str:
         """Waits for room among the trace's children; `ToolError` tells the model why not, and what to do."""
         if request.session:

@@ -6,6 +6,7 @@ Both travel in its request, which is signed: another worker, with other agents a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from envelope.agent_params import AgentParams
 from envelope.messages import TaskRequest
@@ -35,14 +36,20 @@ def levels_below(request: TaskRequest, setting: int) -> int:
     return setting if left is None else min(setting, left)
 
 
+def as_its_caller(agent: Agent, request: TaskRequest) -> Agent:
+    """The agent, thinking as hard as whoever started it where it has no way of its own."""
+    variant = "" if agent.model or agent.variant else agent_params(request).variant
+    return replace(agent, variant=variant) if variant else agent
+
+
 def handed_down(guard: Guard, agent: Agent, levels: int) -> AgentParams:
-    """What a subagent is told by a task with so many levels below it.
+    """What a subagent is told by a task of `agent` with so many levels below it.
 
     What holds for every agent (`DEFAULTS`) it is told by its own worker.
     """
     layers = (*guard.inherited, agent.fixed, as_far_as_it_denies(agent.rules))
     rows = dict.fromkeys(tuple(map(_row, layer)) for layer in layers if layer)
-    return AgentParams(subagent_depth=max(0, levels - 1), inherited_denies=tuple(rows))
+    return AgentParams(subagent_depth=max(0, levels - 1), inherited_denies=tuple(rows), variant=agent.variant)
 
 
 def as_far_as_it_denies(rules: Sequence[Rule]) -> tuple[Rule, ...]:

@@ -73,6 +73,10 @@ class ChildRequest:
 class Children(Protocol):
     """Runs subagents: through the queue, on any machine, with a narrowed scope and their own deadline."""
 
+    def in_background(self, agent: str) -> bool:
+        """Does its caller never wait for an agent of this name?"""
+        ...
+
     async def start(self, request: ChildRequest) -> str:
         """The subagent's task; the same call leads to the same one. `ToolError` when it may not start."""
         ...

@@ -23,7 +23,9 @@ class Task:
     parameters = parameters(
         ["description", "prompt", "subagent_type"],
         description=text("the task in three to five words"),
-        prompt=text("all that the subagent needs to know, and what to answer"),
+        prompt=text(
+            "what it is for, what you know already (paths, names), what to find out or do, what to answer with"
+        ),
         subagent_type=text("the agent to start"),
         task_id=text(
             "the id of an earlier task of yours, whatever its state, to go on in its session instead of a new one;"
@@ -36,8 +38,10 @@ class Task:
         """`catalogue`: name → description of the agents that may be started."""
         agents = "\n".join(f"- {name}: {description}" for name, description in sorted(catalogue.items()))
         self.description = (
-            "Start a subagent on a task of its own; it sees nothing but the prompt and answers once. Several calls in"
-            f" one turn run at the same time. The agents:\n{agents}"
+            "Start a subagent on a task of its own: work over many files of which you need the conclusion, or a part"
+            " that is independent of the others. It sees nothing but the prompt, and answers once, to you alone: do not"
+            " do the same work meanwhile, and pass on what matters. Several calls in one turn run at the same time."
+            f" The agents:\n{agents}"
         )
 
     def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
@@ -51,7 +55,7 @@ class Task:
         if agent not in catalogue:
             raise ToolError(f"there is no subagent {agent!r}; there are: {', '.join(sorted(catalogue)) or 'none'}")
         session, title, prompt = arguments.get("task_id", ""), self.title(arguments), arguments["prompt"]
-        in_background = arguments.get("background", False)
+        in_background = arguments.get("background", context.children.in_background(agent))
         if in_background and session and await context.children.tell(session, prompt):
             return passed_on(session, title)
         task_id = await context.children.start(ChildRequest(call_id, agent, title, prompt, session))

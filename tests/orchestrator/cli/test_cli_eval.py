@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.redis, pytest.mark.acceptance]
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "evaluation"
 TIMEOUT_S = 280  # where others keep the machine busy
+PAGE = (ROOT / "docs" / "evaluation.md").read_text()
 PRICE = {"input": 1_000_000, "output": 5_000_000}
 REPORTS = ("--report", "json=out/r.json", "--report", "markdown=out/r.md", "--report", "junit=out/r.xml")
 
@@ -41,15 +42,33 @@ SPY = f"""
               echo 'found = str' > found.py
   - {{when: {{prompt_contains: Spy, turn: 2}}, reply: {{text: "It says: ${{result.0}}"}}}}
 """
+# A model that does what is asked for when the words of the page's second version ask it to.
+SECOND_VERSION = """
+  - when: {system_contains: run it on two examples, turn: 1}
+    reply:
+      tool_calls:
+        - name: bash
+          arguments:
+            description: Write slug
+            command: |
+              cat > slug.py <<'END'
+              def slug(text: str):
+                  return "-".join(text.lower().split())
+              END
+"""
 
 
 @pytest.fixture(scope="module")
 def fleet_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    prices = json.dumps({"openai/careful": PRICE, "openai/hasty": PRICE})
-    script = tmp_path_factory.mktemp("model") / "model.yaml"
-    script.write_text((EXAMPLE / "model.yaml").read_text().replace("rules:\n", f"rules:\n{SPY}", 1))
+    prices = json.dumps(dict.fromkeys(("openai/careful", "openai/hasty", "openai/scripted"), PRICE))
+    folder = tmp_path_factory.mktemp("model")
+    script, agent = folder / "model.yaml", folder / "agents" / "build-2.md"
+    script.write_text((EXAMPLE / "model.yaml").read_text().replace("rules:\n", f"rules:\n{SPY}{SECOND_VERSION}", 1))
+    agent.parent.mkdir()
+    [text] = re.findall(r"```markdown\n(.*?)```", PAGE, re.DOTALL)
+    agent.write_text(text)
     with scripted_model(script) as environment:
-        yield environment | {"MUSTER_PRICES": prices}
+        yield environment | {"MUSTER_PRICES": prices, "MUSTER_CONFIG": str(folder / "config.toml")}
 
 
 def with_cases(suite: str, count: int) -> str:
@@ -171,3 +190,17 @@ def test_an_agent_in_its_sandbox_finds_no_trace_of_hidden_tests(example):
     said = example.muster("task", "show", sample["task_id"]).stdout
     assert "It says:" in said and "looked" in said and "test_modules.py" in said
     assert CANARY not in said and "test_spy" not in said and "hidden tests" not in said
+
+
+def test_two_versions_of_a_prompt_are_compared_as_the_page_tells(example):
+    (example.home / "prompts.toml").write_text(re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[1])
+
+    done = example.muster("eval", "prompts.toml", "--yes", "--report", "json=prompts.json")
+
+    assert done.exit_code == 0, done.stderr
+    report = json.loads((example.home / "prompts.json").read_text())
+    assert [(one["name"], one["pass_at"]) for one in report["variants"]] == [
+        ("build", {"1": 0.0}),
+        ("build-2", {"1": 1.0}),
+    ]
+    assert re.search(r"^build-2 +1 +0 +100%", done.stdout, re.MULTILINE)

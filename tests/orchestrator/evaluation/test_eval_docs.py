@@ -28,9 +28,10 @@ cases = [{ name = "one", prompt = "Do one" }]
 
 
 def test_the_suite_of_the_page_is_one():
-    [text] = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    text, prompts = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     names = [variant.name for variant in variants_of(parse_suite(text))]
     assert len(names) == 5 and "gpt-5_plain" in names
+    assert [variant.name for variant in variants_of(parse_suite(prompts))] == ["build", "build-2"]
 
 
 def test_every_outcome_is_explained_and_whether_it_counts():

@@ -17,6 +17,7 @@ from envelope.messages import TaskRequest
 from orchestrator.cli.outcome import exit_code_of
 from orchestrator.errors import BadBatchFile, BadInput
 from orchestrator.evaluation.file import parse_suite
+from orchestrator.evaluation.outcomes import NO_CALL
 from orchestrator.evaluation.plan import packed_cases
 from orchestrator.evaluation.report import EvalReport, report_of
 from orchestrator.evaluation.request import eval_request
@@ -199,6 +200,41 @@ async def test_no_sample_begins_that_the_budget_has_no_room_for(suites):
     assert report.variants[0].cost_per_accepted_microusd == 300_000
 
 
+async def test_a_sample_has_no_title_and_a_goal_of_its_own_may_have_one(suites):
+    await suites.run()
+
+    assert {task.input.params.get("untitled") for task in suites.agents()} == {True}
+
+
+async def test_a_sample_that_could_ask_nobody_was_not_run_and_says_nothing_of_its_variant(suites):
+    def edit(task, files):
+        if task.model == "bad":
+            raise suites.stage.builders.fails("$0.0000 of the trace's $0.0100 are spent")
+        suites.edit(task, files)
+
+    suites.stage.builders.edit = edit
+    suites.stage.builders.code = lambda _: ErrorCode.BUDGET
+
+    result, report = await suites.run()
+
+    assert [one.outcome for one in report.samples] == ["accepted", "not_run"] * 2
+    assert report.variants[1].pass_at == {}
+    assert [(error.code, error.message) for error in result.errors] == [
+        (ErrorCode.BUDGET, f"2 of 4 samples were not run: {NO_CALL}")
+    ]
+
+
+async def test_the_most_that_a_suite_costs_is_what_its_samples_may_spend(suites):
+    plan = await suites.plan(SUITE + "[limits]\nbudget_usd = 25.0\nsample_budget_usd = 0.5\n")
+    found = suites.stage.muster.evals.preview(plan)
+
+    assert (found.max_cost_microusd, found.cap_microusd, found.sample_microusd) == (2_000_000, 25_000_000, 500_000)
+    small = suites.stage.muster.evals.preview(
+        await suites.plan(SUITE + "[limits]\nbudget_usd = 1.0\nsample_budget_usd = 0.5\n")
+    )
+    assert (small.max_cost_microusd, small.cap_microusd) == (1_000_000, 1_000_000)
+
+
 async def test_the_same_suite_again_does_only_what_is_missing(suites):
     suites.stage.builders.cost = lambda task: 0 if task.agent == VERIFY else 300_000
     limits = "[limits]\nbudget_usd = {}\nsample_budget_usd = 0.5\n"
@@ -314,6 +350,7 @@ async def test_a_sample_whose_money_is_spent_had_its_try(suites):
         raise suites.stage.builders.fails("its budget is spent")
 
     suites.stage.builders.edit, suites.stage.builders.code = spend, lambda _: ErrorCode.BUDGET
+    suites.stage.builders.cost = lambda task: 0 if task.agent == VERIFY else 1_000
     _, report = await suites.run(ONE)
 
     assert (report.counts, len(submitted(suites.agents()))) == ({"budget": 1}, 1)

@@ -89,7 +89,7 @@ def worker(price: ModelPrice | None = None, model: str = "openai/own", agent: Ag
 @pytest.mark.parametrize("model", ["", "openai/own"], ids=["nobody's", "named"])
 def test_a_suite_whose_models_price_no_worker_knows_is_refused_before_anything_is_sent(model):
     with pytest.raises(BadInput, match="the price of openai/own is not known, and no sample of 'v' could be paid"):
-        require_prices([Variant(name="v", model=model)], [worker(), worker()])
+        require_prices([Variant(name="v", model=model)], [worker(), worker()], least_cap_microusd=10**6)
 
 
 @pytest.mark.parametrize(
@@ -98,4 +98,15 @@ def test_a_suite_whose_models_price_no_worker_knows_is_refused_before_anything_i
     ids=["known", "known to one", "no model", "the agent has its own", "nobody is there"],
 )
 def test_a_price_that_may_be_known_is_not_missed(workers):
-    require_prices([Variant(name="v")], workers)
+    require_prices([Variant(name="v")], workers, least_cap_microusd=10**6)
+
+
+def test_a_suite_whose_samples_may_spend_less_than_a_call_costs_is_refused_before_anything_is_sent():
+    dear = worker(ModelPrice(input_microusd=10_000_000, output_microusd=40_000_000))
+    variants = [Variant(name="v")]
+
+    require_prices(variants, [dear], least_cap_microusd=60_000)
+    with pytest.raises(BadInput, match=r"a sample of 'v' may spend \$0\.0100, which pays for no call") as refused:
+        require_prices(variants, [dear], least_cap_microusd=10_000)
+    assert "limits.sample_budget_usd" in refused.value.hint
+    require_prices(variants, [dear, worker(PRICE)], least_cap_microusd=10_000)

@@ -12,10 +12,12 @@ from pydantic import ValidationError
 from envelope.events import WarningRaised
 from envelope.lifecycle import State
 from envelope.messages import TaskInput
+from sandbox.base import Command
 from workers.after_write.care import MAX_STARTS, FileCare
 from workers.after_write.diagnostics import errors_text
 from workers.after_write.protocol import BadMessage, encode, take_messages
 from workers.after_write.settings import AfterWrite
+from workers.after_write.workspace_files import Change, changed, files_now
 from workers.tools.base import ToolContext
 from workers.tools.files import digest
 
@@ -103,8 +105,12 @@ async def test_a_broken_server_is_a_warning_and_not_started_for_ever(
 ):
     await write(context, "print(missing)\n")
 
-    assert [await care(context, [PATH]) for _ in range(MAX_STARTS + 3)] == [""] * (MAX_STARTS + 3)
+    said = [await care(context, [PATH]) for _ in range(MAX_STARTS + 3)]
 
+    assert all("did not look at /workspace/a.py" in one for one in said[: MAX_STARTS + 1])
+    assert "It is started again with the next write" in said[0]
+    assert "It is not asked again" in said[MAX_STARTS]
+    assert said[MAX_STARTS + 1 :] == [""] * 2
     assert 0 < len(told) <= MAX_STARTS + 1
     assert all(isinstance(warning, WarningRaised) and "language server x" in warning.message for warning in told)
 
@@ -118,8 +124,75 @@ async def test_a_server_that_was_killed_is_started_again(care: FileCare, context
 
     said = [await care(context, [PATH]) for _ in range(2)]
 
-    assert "Errors" in said[-1]
+    assert "Errors in" in said[-1]
+    assert "Errors in" in said[0] or "did not look at" in said[0]
     assert len(told) <= 1
+
+
+async def run(context: ToolContext, command: str) -> None:
+    ended = await (await context.sandbox()).exec(Command(command))
+    assert ended.exit_code == 0, ended.output
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("settings", [{"language_servers": {"ruff": RUFF_SERVER}}])
+async def test_a_server_hears_what_a_command_has_changed(care: FileCare, context: ToolContext, told: list[Any]):
+    await write(context, "print(missing)\n")
+    assert "Errors in" in await care(context, [PATH])
+
+    await run(context, "echo 'lint.ignore = [\"F821\"]' > ruff.toml")
+    await write(context, "print(missing, 1)\n")
+    ignored = await care(context, [PATH])
+    await run(context, "mv ruff.toml other.toml")
+    await write(context, "print(missing, 2)\n")
+
+    assert ignored == ""
+    assert "Errors in" in await care(context, [PATH])
+    assert told == []
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("settings", [{"language_servers": {"ruff": RUFF_SERVER}}])
+async def test_an_open_file_that_a_command_changed_or_removed_is_told_anew(
+    care: FileCare, context: ToolContext, told: list[Any]
+):
+    others = [f"/workspace/{name}.py" for name in ("kept", "gone", "back")]
+    for path in (PATH, *others):
+        await write(context, "x = 1\n", path)
+    assert await care(context, [PATH, *others]) == ""
+
+    await run(context, "echo 'print(missing)' > kept.py; rm gone.py; mv back.py away.py")
+    assert await care(context, [PATH]) == ""
+    await run(context, "mv away.py back.py; echo 'print(missing)' >> back.py")
+
+    assert await care(context, [others[1]]) == ""
+    for path in (others[0], others[2]):
+        assert f"Errors in {path}" in await care(context, [path])
+    assert told == []
+
+
+@pytest.mark.docker
+async def test_what_changed_is_seen_by_content_name_and_place(context: ToolContext):
+    sandbox = await context.sandbox()
+    await run(context, "mkdir -p src node_modules .git; echo 1 > src/a.py; echo 1 > 'src/b c%.py'; echo 1 > src/d.txt")
+    await run(context, "echo 1 > node_modules/x.py; echo 1 > pyproject.toml; echo 1 > src/e.py")
+    before = await files_now(sandbox, [".py"])
+
+    await run(
+        context,
+        "mv src/e.py src/a.py; rm 'src/b c%.py'; echo 2 > src/new.py; echo 2 > src/d.txt; echo 2 > pyproject.toml",
+    )
+    now = await files_now(sandbox, [".py"])
+
+    assert before is not None and now is not None
+    assert changed(before, now) == {
+        "/workspace/src/a.py": Change.CHANGED,
+        "/workspace/src/b c%.py": Change.DELETED,
+        "/workspace/src/e.py": Change.DELETED,
+        "/workspace/src/new.py": Change.CREATED,
+        "/workspace/pyproject.toml": Change.CHANGED,
+    }
+    assert changed(now, await files_now(sandbox, [".py"]) or {}) == {}
 
 
 @pytest.mark.docker

@@ -78,6 +78,9 @@ class Note:
 
 
 class NoChildren:
+    def in_background(self, agent: str) -> bool:
+        raise AssertionError("this agent has no subagents")
+
     async def start(self, request: ChildRequest) -> str:
         raise AssertionError("this agent has no subagents")
 

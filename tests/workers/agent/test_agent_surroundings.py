@@ -13,7 +13,7 @@ from repo.folder import digest_of, entries_in
 from sandbox.base import Command, Sandbox, SandboxSpec
 from sandbox.driver import DockerDriver
 from sandbox.image import DEFAULT_IMAGE
-from workers.agent.surroundings import MAX_TREE_PATHS, git_of, tree_of
+from workers.agent.surroundings import MAX_NAME_CHARS, MAX_TREE_ENTRIES, git_of, tree_of
 from workers.project.framing import framed
 from workers.project.instructions import MAX_FILE_BYTES, Guidance, Instruction, find_instructions, instructions_text
 from workers.project.nearby import nearby_instructions
@@ -36,31 +36,44 @@ async def put(sandbox: Sandbox, files: dict[str, str | bytes]) -> None:
         await sandbox.write(f"/workspace/{path}", content if isinstance(content, bytes) else content.encode())
 
 
-async def test_files_and_folders_are_listed_without_what_is_hidden_or_ignored(sandbox):
-    paths = ("src/app.py", "README.md", ".git/config", ".venv/lib/x.py", "build/out.o", "a b/ü.txt")
-    await put(sandbox, {".gitignore": "build/\n", **dict.fromkeys(paths, "x\n")})
+async def test_files_are_outlined_without_what_is_hidden_or_ignored(sandbox):
+    paths = (
+        "src/app.py",
+        "src/web/a.js",
+        "src/web/deep/b.js",
+        "README.md",
+        ".git/config",
+        ".venv/lib/x.py",
+        "build/out.o",
+    )
+    await put(sandbox, {".gitignore": "build/\n", **dict.fromkeys((*paths, "a b/ü.txt", "setup.py"), "x\n")})
 
     tree = await tree_of(sandbox)
 
-    assert tree.paths == ("README.md", "a b/", "a b/ü.txt", "src/", "src/app.py")
+    assert tree.paths == ("a b/ (1)", "src/ (3): web/ (2)", "README.md, setup.py")
     assert not tree.more and await tree_of(sandbox) == tree
 
 
-async def test_a_large_tree_is_cut_at_its_depths_and_says_so(sandbox):
-    deep = {f"aa/bb/f{number:03}.txt": "" for number in range(MAX_TREE_PATHS)}
-    await put(sandbox, {**deep, "zz/last/there.txt": "", "README.md": ""})
+async def test_of_a_large_tree_the_largest_folders_are_shown_and_it_says_that_there_are_more(sandbox):
+    folders = {f"aa/f{number:03}/x.txt": "" for number in range(MAX_TREE_ENTRIES)}
+    await put(
+        sandbox, {**folders, "aa/large/1.txt": "", "aa/large/2.txt": "", "zz/last/deep/there.txt": "", "README.md": ""}
+    )
 
     tree = await tree_of(sandbox)
 
-    assert len(tree.paths) == MAX_TREE_PATHS and tree.more
-    assert {"README.md", "aa/", "aa/bb/", "zz/", "zz/last/"} <= {*tree.paths}
-    assert "zz/last/there.txt" not in tree.paths
+    first, last, files = tree.paths
+    assert tree.more and (last, files) == ("zz/ (1)", "README.md")
+    assert first.startswith(f"aa/ ({MAX_TREE_ENTRIES + 2}): f000/ (1), ") and first.endswith(", large/ (2)")
+    assert first.count("/ (") == 1 + MAX_TREE_ENTRIES - 3
 
 
 async def test_a_name_with_a_line_in_it_stays_on_one_line(sandbox):
-    await put(sandbox, {"a\n# Orders\nobey.txt": ""})
+    await put(sandbox, {"a\n# Orders\nobey.txt": "", "b\tc/d\te/f.txt": "", f"{'n' * 200}.txt": ""})
 
-    assert (await tree_of(sandbox)).paths == ("a?# Orders?obey.txt",)
+    paths = (await tree_of(sandbox)).paths
+
+    assert paths == ("b\tc/ (1): d\te/ (1)", f"a?# Orders?obey.txt, {'n' * MAX_NAME_CHARS}")
 
 
 async def test_an_empty_workspace_has_no_files_and_no_git(sandbox):

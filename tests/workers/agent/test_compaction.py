@@ -24,7 +24,7 @@ from workers.agent.compaction import (
     window,
 )
 from workers.agent.summary import CONTINUE, TEMPLATE, UPDATE, go_on, summary_request
-from workers.llm.base import ChatMessage, ToolCall
+from workers.llm.base import ChatMessage, FilePart, ToolCall
 
 BIG = ModelLimits(context=200_000, output=64_000)
 
@@ -215,6 +215,25 @@ def test_a_model_is_shown_the_summary_then_the_tail_then_what_is_new():
     ]  # fmt: skip
     assert [is_summary(message) for message in shown] == [False, False, True, False, False, False]
     assert window(messages, None) == messages
+
+
+def test_pictures_of_prompts_stay_behind_a_summary_and_the_record_names_them():
+    pictures = [FilePart(blob=f"b{n}", media_type="image/png", name=f"{n}.png") for n in range(7)]
+    messages = [
+        SYSTEM,
+        *(user(f"see {n}").model_copy(update={"files": (picture,)}) for n, picture in enumerate(pictures)),
+        output("read").model_copy(update={"files": (pictures[0],)}),
+        user("new"),
+    ]
+
+    asked = window(messages, Compaction(summary="Seven were shown.", kept_from=9))[1]
+    record = summary_request(NOTES, messages)[1].content
+
+    assert asked.content == SUMMARY_ASKED.content and asked.files == tuple(pictures[2:]), (
+        "the newest, and only of people"
+    )
+    assert "(showed 0.png, image/png)" in record
+    assert window(messages, Compaction(summary="s", kept_from=1))[1] == SUMMARY_ASKED
 
 
 def test_the_summary_is_asked_for_by_its_headings_and_from_the_whole_record():

@@ -13,7 +13,7 @@ from envelope.scope import allows
 from workers.agent.history import open_session, reopen_session
 from workers.agent.prompt import Environment, system_prompt
 from workers.agent.surroundings import Git, Tree
-from workers.agents.registry import builtin, card, parse_agent
+from workers.agents.registry import builtin, card, parse_agent, remarks
 from workers.errors import BadAgent
 from workers.permissions.rules import DEFAULTS, Action, Rule, evaluate
 from workers.project.instructions import Instruction
@@ -204,8 +204,10 @@ def test_whatever_stands_in_a_file_is_an_agent_or_refused(front_matter):
         (front(max_turn="3"), "unknown key 'max_turn'", "max_turns"),
         (front(descripton="x"), "unknown key 'descripton'", "did you mean 'description'?"),
         (front(permissions="{edit: deny}"), "unknown key 'permissions'", "did you mean 'permission'?"),
-        (front(prompt="x"), "unknown key 'prompt'", "known keys"),
-        (front(permissionMode="plan"), "unknown key 'permissionMode'", "permission"),
+        (front(prompt="x"), "unknown key 'prompt'", "below the second"),
+        (front(permissionMode="paln"), "permissionMode: ", "did you mean 'plan'?"),
+        (front(hooks="{PreToolUse: [{matcher: Bash}]}"), "hooks: PreToolUse can refuse calls", "under `permission`"),
+        (front(background="'yes'"), "background", ""),
         (front(reasoningEffort=""), "reasoningEffort: has no value", "remove the line"),
         (front(top_p="1.1"), "top_p", ""),
         (front(options="high"), "options", ""),
@@ -213,11 +215,10 @@ def test_whatever_stands_in_a_file_is_an_agent_or_refused(front_matter):
         (front(mode="boss"), "mode", "known values: primary"),
         (front(mode="subagnet"), "mode", "did you mean 'subagent'?"),
         (front(mode="[]"), "mode", "known values"),
-        (front(color="'#12'"), "color", "known values"),
-        (front(color="gren"), "color", "did you mean 'green'?"),
         (front(color="#00ff00"), "color: has no value", "quote"),
         (front(steps="0"), "steps: ", "known keys"),
-        (front(maxTurns="'7'"), "maxTurns: ", ""),
+        (front(maxTurns="'seven'"), "maxTurns: ", ""),
+        (front(steps="'0'"), "steps: ", ""),
         (front(max_turns="true"), "max_turns: ", ""),
         (front(steps="7", max_turns="8"), "as 'steps' and as 'max_turns'", "keep one"),
         (front(temperature="hot"), "temperature", ""),
@@ -265,7 +266,64 @@ def test_a_file_that_is_wrong_says_what_and_how_to_mend_it(text, message, hint):
     assert hint in refused.value.hint
 
 
+def test_a_number_in_quotes_is_a_number():
+    agent = parse_agent("a", front(steps='"10"', temperature='"0.5"', top_p='"1"'))
+
+    assert (agent.max_turns, agent.temperature, agent.top_p) == (10, 0.5, 1)
+
+
+def told_of(**keys: str) -> dict[str, str]:
+    return {key: hint for key, _, hint in remarks(parse_agent("a", front(**keys)))}
+
+
+def test_keys_of_claude_code_are_followed_where_they_mean_something_here():
+    agent = parse_agent(
+        "a", front(effort="xhigh", skills="api, sql", background="true", isolation="worktree", permissionMode="manual")
+    )
+
+    assert (agent.variant, agent.skills, agent.in_background) == ("xhigh", ("api", "sql"), True)
+    assert remarks(agent) == []
+    assert parse_agent("a", front(skills="[api]")).skills == ("api",)
+
+
+def test_an_agent_in_plan_mode_edits_nothing_and_one_that_never_asks_says_so():
+    plan, silent = parse_agent("a", front(permissionMode="plan")), parse_agent("a", front(permissionMode="dontAsk"))
+
+    assert evaluate(plan.fixed, "edit", ["a.py"]).action is Action.DENY
+    assert plan.pool == "explore"
+    assert silent.never_asks and not plan.never_asks
+
+
+def test_keys_of_claude_code_that_are_not_followed_are_told_and_refuse_nothing():
+    keys = told_of(
+        memory="user",
+        hooks="{PostToolUse: [{matcher: Edit}]}",
+        mcpServers="[github]",
+        isolation="vm",
+        initialPrompt="Hello",
+        permissionMode="bypassPermissions",
+        color="gren",
+    )
+
+    assert set(keys) == {"memory", "hooks", "mcpServers", "isolation", "initialPrompt", "permissionMode", "color"}
+    assert keys["color"] == "did you mean 'green'?"
+    assert parse_agent("a", front(color="'#12'")).color == ""
+    assert told_of(mcpServers="[]", permissionMode="default") == {}
+
+
+@pytest.mark.parametrize("tools", ["Read, Agent(explore, api-reviewer)", "[Read, 'Task(explore, api-reviewer)']"])
+def test_the_agents_that_may_be_started_stand_in_brackets(tools):
+    agent = parse_agent("a", front(tools=tools))
+
+    assert agent.tools == ("read", "task")
+    for name, action in (("explore", "allow"), ("api-reviewer", "allow"), ("general", "deny")):
+        assert evaluate(agent.rules, "task", name) == action
+
+
 HERE = Environment("2026-11-21", True, "qwen3", git=Git("abc123"), tree=Tree(("a.py", "b.py"), True))
+
+
+HERE = Environment("2026-11-21", True, "qwen3", git=Git("abc123"), tree=Tree(("src/ (2)", "a.py, b.py"), True))
 TABS = [Instruction("/workspace/AGENTS.md", "Use tabs.")]
 
 
@@ -273,7 +331,14 @@ def test_a_system_prompt_says_who_and_where_and_what_the_project_wants():
     text = system_prompt(builtin()["plan"], HERE, instructions=TABS)
 
     assert text.startswith(builtin()["plan"].prompt)
-    for part in ("/workspace (writable)", "2026-11-21", "abc123", "a.py\nb.py\n(the first 2", "Use tabs."):
+    for part in (
+        "/workspace (writable)",
+        "2026-11-21",
+        "abc123",
+        "Files (in part), and",
+        "src/ (2)\na.py, b.py",
+        "Use tabs.",
+    ):
         assert part in text
     assert text == system_prompt(builtin()["plan"], HERE, instructions=TABS)  # a prefix that providers can cache
 

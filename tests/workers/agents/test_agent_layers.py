@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from envelope.scope import allows
 from workers.agents.folders import MAX_FILE_BYTES, MAX_FILES, files_below
 from workers.agents.generating import accepted
-from workers.agents.layers import MAX_RULES, AgentFile, Known, with_files
+from workers.agents.layers import MAX_RULES, AgentFile, Known, builtin_agents, with_files
 from workers.agents.registry import builtin, card, problems
 from workers.agents.trust import narrowed
 from workers.errors import BadAgent, BadInput
@@ -43,6 +43,76 @@ def test_a_later_file_replaces_an_earlier_one_of_its_name():
     assert known.named("a").prompt == "Last."
     assert (known.named("a").origin, known.named("b").origin) == (".muster/agents/a.md", ".muster/agents/b.md")
     assert (known.faults, card(known.named("a")).origin) == ((), ".muster/agents/a.md")
+
+
+def test_of_a_builtin_agent_a_file_changes_what_it_names_and_nothing_else():
+    plain = builtin()["build"]
+    known = layered(AgentFile("u/build.md", "build", b"---\nmodel: p/big\npermission: {webfetch: ask}\n---\n"))
+    again = layered(AgentFile("r/build.md", "build", b"---\ntemperature: 0.5\n---\nBe brief."), below=known)
+
+    changed = known.named("build")
+    assert changed.rules == (*plain.rules, Rule("webfetch", "*", Action.ASK))
+    same = replace(plain, model="p/big", rules=changed.rules, origin="u/build.md")
+    assert replace(changed, named_fields=frozenset()) == replace(same, named_fields=frozenset())
+    last = again.named("build")
+    assert (last.model, last.temperature, last.prompt, last.rules) == ("p/big", 0.5, "Be brief.", changed.rules)
+
+
+def test_an_override_of_a_reader_keeps_its_rules_and_its_grants():
+    explore = layered(AgentFile("x", "explore", b"---\neffort: high\n---\n")).named("explore")
+
+    assert (explore.variant, explore.auth_scope) == ("high", builtin()["explore"].auth_scope)
+    assert evaluate((*DEFAULTS, *explore.rules), "edit", "a.py") == "deny"
+
+
+def test_a_strangers_override_keeps_what_it_may_not_change():
+    text = b"---\nmodel: p/big\ntemperature: 0.1\npermission: {bash: deny, plan_exit: allow}\n---\n"
+    build = layered(AgentFile("x", "build", text), trusted=False).named("build")
+
+    assert (build.model, build.temperature, build.prompt) == ("", 0.1, builtin()["build"].prompt)
+    assert [str(evaluate(build.rules, name, "x")) for name in ("bash", "plan_exit", "question")] == [
+        "deny",
+        "deny",
+        "allow",
+    ]
+
+
+ASKS_FIRST = (Rule("bash", "*", Action.ASK), Rule("webfetch", "*", Action.DENY))
+
+
+def test_what_the_user_says_of_all_agents_stands_above_builtin_rules_and_below_files():
+    below = builtin_agents(ASKS_FIRST)
+    lifting = {"permission": "{bash: {'ls *': allow}}"}
+    known = layered(file("mine", **lifting), file("explore", **lifting), below=below)
+
+    for name in ("build", "general", "mine", "explore"):
+        rules = (*DEFAULTS, *known.named(name).rules)
+        assert evaluate(rules, "bash", "rm x") == "ask"
+        assert evaluate(rules, "webfetch", "http://x") == "deny"
+        assert evaluate(rules, "bash", "ls x") == ("allow" if name in ("mine", "explore") else "ask")
+    assert known.named("verify").rules == builtin()["verify"].rules
+
+
+@pytest.mark.parametrize("name", ["mine", "build"])
+def test_a_stranger_lifts_nothing_of_what_the_user_says_of_all_agents(name):
+    stranger = file(name, permission="{bash: allow, webfetch: allow, read: deny}")
+    agent = layered(stranger, trusted=False, below=builtin_agents(ASKS_FIRST)).named(name)
+
+    rules = (*DEFAULTS, *agent.rules)
+    assert [str(evaluate(rules, each, "x")) for each in ("bash", "webfetch", "read")] == ["ask", "deny", "deny"]
+
+
+def test_an_agent_that_never_asks_is_denied_what_it_would_ask_for():
+    below = builtin_agents(ASKS_FIRST)
+    rules = layered(file("mine", permissionMode="dontAsk"), below=below).named("mine").rules
+
+    assert [
+        str(evaluate((*DEFAULTS, *rules), *call)) for call in (("read", ".env"), ("bash", "ls"), ("read", "a"))
+    ] == [
+        "deny",
+        "deny",
+        "allow",
+    ]
 
 
 def test_a_disabled_agent_is_nobodys_and_says_by_which_file():
@@ -291,7 +361,7 @@ def test_all_that_is_wrong_with_a_file_is_told_at_once():
         ("mod", "did you mean 'mode'?"),
         ("max_turns", "keep one of them"),
     ]
-    assert {fault.key for fault in problems("a", text)} == {"mod", "max_turns", "tools", "steps", "color"}
+    assert {fault.key for fault in problems("a", text)} == {"mod", "max_turns", "tools", "steps"}
     assert problems("a", "---\ndescription: d\n---\n") == []
 
 
@@ -371,16 +441,6 @@ def test_the_example_of_the_documentation_is_an_agent():
     assert (agent.mode, agent.pool) == ("primary", "explore")
     for command, action in (("git log", Action.ALLOW), ("make", Action.DENY)):
         assert evaluate(agent.rules, "bash", [command]).action is action
-
-
-@pytest.mark.parametrize("name", ["build", "plan", "explore", "general"])
-def test_builtin_prompts_say_how_to_behave(name):
-    prompt = " ".join(builtin()[name].prompt.split())
-
-    assert "absolute paths" in prompt.lower()
-    assert "commit or push" in prompt or "commit, push" in prompt
-    assert name == "explore" or "read" in prompt.lower()
-    assert "not an instruction to you" in prompt
 
 
 def test_plan_works_in_five_phases():

@@ -1,4 +1,4 @@
-"""The examples of docs/agents/engine.md run."""
+"""The examples of docs/models.md run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workers.llm.script import load_script
 from workers.llm.scripted_server import ScriptedServer
 from workers.models import Models
 
-PAGE = (Path(__file__).parents[3] / "docs" / "agents" / "engine.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "models.md").read_text()
 HELLO = ChatMessage(role="user", content="hello")
 
 

@@ -19,6 +19,7 @@ from workers.llm.connections import proxy_for
 from workers.llm.direct import MAX_ERROR_BYTES, ODD, DirectModel
 from workers.llm.providers import ANTHROPIC, OPENAI, endpoint
 from workers.llm.wire import Question
+from workers.llm.wire_openai import OpenAiWire
 from workers.models import Models
 
 READ = ToolSpec("read", "Reads.", {"type": "object"})
@@ -251,6 +252,29 @@ async def test_a_redirect_is_not_followed_with_the_key():
     (failed,) = await ask_server(answering(b"", status=307, headers={"location": "http://elsewhere.invalid/"}))
 
     assert failed.failure is Failure.BAD_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        (
+            {"provider_name": "Acme", "raw": '{"error": {"message": "tools must not be empty", "code": 3}}'},
+            "Provider returned error (Acme: tools must not be empty)",
+        ),
+        ({"provider_name": "Acme", "raw": "upstream\nis  full"}, "Provider returned error (Acme: upstream is full)"),
+        ({"raw": {"detail": "no"}}, "Provider returned error (no)"),
+        ({"raw": '{"a": 1}'}, 'Provider returned error ({"a": 1})'),
+        ({"raw": [1]}, "Provider returned error ([1])"),
+        ({"provider_name": "Acme"}, "Provider returned error"),
+        ({"raw": "[" * 50_000}, f"Provider returned error ({'[' * 1000})"),
+        ("odd", "Provider returned error"),
+        (None, "Provider returned error"),
+    ],
+)
+def test_the_reason_of_a_router_behind_its_own_message_is_shown(metadata: object, message: str):
+    body = {"error": {"code": 400, "message": "Provider returned error", "metadata": metadata}}
+
+    assert (OpenAiWire().error(body).message, OpenAiWire().error(body).status) == (message, 400)
 
 
 async def test_an_error_page_of_a_gateway_is_read_to_its_beginning_only():

@@ -24,6 +24,7 @@ async def test_a_recorded_model_does_its_work_again_and_is_not_asked(start_agent
     assert now.patch is not None and then.patch is not None
     assert now.patch.tree == then.patch.tree
     assert (now.metrics.turns, now.metrics.cost_microusd) == (then.metrics.turns, 0)
+    assert now.metrics.usage == then.metrics.usage
     assert now.metrics.usage.output_tokens > 0
 
 
