@@ -18,6 +18,9 @@ MAX_MATCHED_LINES = 1000
 # Sixteen questions of this size, escaped as badly as can be, fit into one message.
 MAX_SHOWN_BYTES = 16 * 1024
 
+# What a model is shown of a change that it did not quite ask for: enough to see what went.
+MAX_TOLD_BYTES = 4 * 1024
+
 Change = tuple[bytes | None, bytes | None]  # the content before and after; None: no such file
 
 
@@ -29,6 +32,11 @@ async def diff_of(changes: Mapping[str, Change]) -> dict[str, Any]:
 async def shown_diff(changes: Mapping[str, Change]) -> str:
     """The same diff for a person who must allow it, cut to what a question may show."""
     return await asyncio.to_thread(_cut_diff, changes, MAX_SHOWN_BYTES)
+
+
+async def told_diff(changes: Mapping[str, Change]) -> str:
+    """The same diff for a model, cut short."""
+    return (await asyncio.to_thread(_cut_diff, changes, MAX_TOLD_BYTES)).rstrip("\n")
 
 
 def _cut_diff(changes: Mapping[str, Change], max_bytes: int = MAX_BYTES) -> str:

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from .base import Target, ToolContext, ToolResult
-from .diff import diff_of, shown_diff
+from .diff import diff_of, shown_diff, told_diff
 from .errors import ToolError
 from .files import decoded, encoded, load_if_there, require_seen, store
 from .paths import absolute, path_targets, relative
-from .replace import IDENTICAL
-from .replace import EditRefused as EditRefused
+from .replace import IDENTICAL, edited
 from .replace import apply_edit as apply_edit
 from .schema import flag, parameters, text
 
@@ -39,18 +38,22 @@ class Edit:
         return relative(arguments["filePath"])
 
     async def preview(self, context: ToolContext, arguments: Mapping[str, Any]) -> str:
-        return await shown_diff({absolute(arguments["filePath"]): await _change(context, arguments)})
+        before, after, _ = await _change(context, arguments)
+        return await shown_diff({absolute(arguments["filePath"]): (before, after)})
 
     async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
         path = absolute(arguments["filePath"])
-        before, after = await _change(context, arguments)
+        before, after, is_exact = await _change(context, arguments)
         await store(context, path, after)
-        done = "Created" if before is None else "Edited"
-        return ToolResult(f"{done} {path}.", self.title(arguments), metadata=await diff_of({path: (before, after)}))
+        changes = {path: (before, after)}
+        told = f"{'Created' if before is None else 'Edited'} {path}."
+        if not is_exact:
+            told += f" oldString is not in it as you wrote it; this was taken to be meant:\n{await told_diff(changes)}"
+        return ToolResult(told, self.title(arguments), metadata=await diff_of(changes))
 
 
-async def _change(context: ToolContext, arguments: Mapping[str, Any]) -> tuple[bytes | None, bytes]:
-    """What the file holds, and what it would hold."""
+async def _change(context: ToolContext, arguments: Mapping[str, Any]) -> tuple[bytes | None, bytes, bool]:
+    """What the file holds, what it would hold, and whether `oldString` stands in it as it is written."""
     path, old, new = absolute(arguments["filePath"]), arguments["oldString"], arguments["newString"]
     if old == new:
         raise ToolError(IDENTICAL)
@@ -58,12 +61,10 @@ async def _change(context: ToolContext, arguments: Mapping[str, Any]) -> tuple[b
     if before is None and old:
         raise ToolError(f"{path} does not exist; to create it, leave oldString empty")
     if before is None:
-        return None, encoded(path, new)
+        return None, encoded(path, new), True
     require_seen(context, path, before)
-    return before, await _edited(path, before, old, new, replace_all=bool(arguments.get("replaceAll")))
-
-
-async def _edited(path: str, before: bytes, old: str, new: str, *, replace_all: bool) -> bytes:
     # in a thread: a text that resembles itself everywhere can take seconds
-    after = await asyncio.to_thread(apply_edit, decoded(path, before), old, new, replace_all=replace_all)
-    return encoded(path, after)
+    done = await asyncio.to_thread(
+        edited, decoded(path, before), old, new, replace_all=bool(arguments.get("replaceAll"))
+    )
+    return before, encoded(path, done.text), done.is_exact

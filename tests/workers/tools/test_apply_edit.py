@@ -50,12 +50,7 @@ def test_line_endings_and_the_mark_of_bytes_stay(text: str, old: str, new: str, 
         pytest.param("f():\n  x = 1  \n  y\n", "  x = 1\n  y", "  z", "f():\n  z\n", id="line-trimmed"),
         pytest.param("a\n\nb\n", "  a  \n\n  b", "c", "c\n", id="line-trimmed, over a blank line"),
         pytest.param("a\nb \n", "a\nb\n", "c\n", "c\n", id="line-trimmed, with its last newline"),
-        pytest.param("x\na ", " a\n", "c\n", "x\nc\n", id="line-trimmed, where the file has no last newline"),
-        pytest.param("f(\n  first,\n  second\n)\n", "f(\n  first,\n  secand\n)", "g()", "g()\n", id="block anchor"),
-        pytest.param("{\na\nb\nmore\nc\n}\n", "{\na\nb\nc\n}", "x", "x\n", id="block anchor, a line longer"),
-        pytest.param(
-            "{\nzzzzzz\n}\n{\nabcdex\n}\n", "{\nabcdef\n}", "x", "{\nzzzzzz\n}\nx\n", id="block anchor, the best of two"
-        ),
+        pytest.param("x\na ", " a\n", "c\n", "x\nc", id="line-trimmed, where the file has no last newline"),
         pytest.param("a  =   1\n", "a = 1", "a = 2", "a = 2\n", id="whitespace collapsed, a line"),
         pytest.param("if (a  and\tb): c\n", "a and b", "d", "if (d): c\n", id="whitespace collapsed, part of a line"),
         pytest.param("f(a,  b,\nc)\n", "f(a,\nb, c)", "f()", "f()\n", id="whitespace collapsed, lines in all"),
@@ -64,10 +59,8 @@ def test_line_endings_and_the_mark_of_bytes_stay(text: str, old: str, new: str, 
         pytest.param('say("a")\nb\n', 'say(\\"a\\")\\nb', "x", "x\n", id="escape-decoded"),
         pytest.param('say("a")\n', 'say(\\"a\\")', 'say(\\"b\\")', 'say("b")\n', id="escape-decoded, new, too"),
         pytest.param("cost: $5\t(net)\n", "cost: \\$5\\t(net)", "free", "free\n", id="escape-decoded, $ and tab"),
-        pytest.param('x = "\\$HOME"\n', 'x = "$HOME"', "y", "y\n", id="escape-decoded, escapes of the file"),
         pytest.param("x = f(1,\n  2)\n", "\nf(1,\n  2)\n", "g()", "x = g()\n", id="outer blanks trimmed"),
         pytest.param("x = f(1,\n  2)\n", "\nf(1,\n  2)\n", "\ng(\n  2)\n", "x = g(\n  2)\n", id="outer blanks of new"),
-        pytest.param("{\nsame\nother\n}\n", "{\nsame\n0123456789\n}", "x", "x\n", id="context block"),
     ],
 )  # fmt: skip
 def test_what_is_nearly_there_is_found(text: str, old: str, new: str, after: str):
@@ -131,14 +124,15 @@ def test_an_ambiguous_exact_match_never_falls_through_to_a_looser_one():
         apply_edit("x = 1\nx = 1\n  y\n", "x = 1", "z")
 
 
-def test_of_several_looser_candidates_the_first_whose_text_is_unique_is_taken():
-    assert apply_edit("  a\n  a\n\ta\n", " a ", " b ") == "  a\n  a\n\tb \n"
+def test_several_looser_candidates_are_ambiguous_although_one_of_them_is_written_otherwise():
+    with pytest.raises(EditRefused, match="lines 1, 2 and 3"):
+        apply_edit("  a\n  a\n\ta\n", " a ", " b ")
 
 
 @pytest.mark.parametrize(
     ("text", "old"),
     [
-        pytest.param("a\nb\nc\nd\n", "a\\nb\\nc\\nd", id="lines"),
+        pytest.param("a" + "\n" * 9 + "b\n", "a  \n  b", id="lines"),
         pytest.param("a" + " " * 600 + "\nb\n", "a\nb\n", id="characters"),
     ],
 )
