@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sandbox.errors import SandboxError, SandboxLost
 
 from .base import Target, ToolContext, ToolResult
-from .diff import diff_of, shown_diff
+from .diff import diff_of, shown_diff, told_diff
 from .errors import ToolError
 from .files import decoded, encoded, load_if_there, remove, require_seen, store
-from .patch import PatchRefused, apply_patch, parse_patch
+from .patch import PatchRefused, parse_patch, patched
 from .patch_tree import Add, Delete, Patch, Section, Update
 from .paths import absolute, path_targets, relative
 from .schema import parameters, text
+
+# How long a call that is stopped may still write; a few files take milliseconds.
+MAX_STOPPING_S = 5
 
 Contents = dict[str, bytes | None]  # by absolute path; None: no such file
 
@@ -26,9 +30,10 @@ class ApplyPatch:
         "Add, change, move and delete files with one patch; all of it is applied or nothing. Read the files first."
         " The patch starts with `*** Begin Patch` and ends with `*** End Patch`. Between them: `*** Add File: path` and"
         " the file's lines with `+` before each; `*** Delete File: path`; `*** Update File: path`, if it moves"
-        " `*** Move to: path`, then chunks. A chunk is `@@`, which a line that stands above the change may follow, then"
-        " about three lines around the change with a blank before each, what goes with `-` and what comes with `+`, and"
-        " `*** End of File` if it must be at the end. Chunks follow the order of the file."
+        " `*** Move to: path`, then chunks. A chunk is `@@`, which a line that stands above the change may follow (or"
+        " two: `@@ class A`, below it `@@ def f`), then about three lines around the change with a blank before each,"
+        " what goes with `-` and what comes with `+`, and `*** End of File` if it must be at the end. Chunks follow the"
+        " order of the file. Lines that are only added come below the line that follows `@@`; without one, at the end."
     )
     parameters = parameters(["patchText"], patchText=text("the whole patch"))
 
@@ -48,30 +53,51 @@ class ApplyPatch:
         return f"{relative(first)} and {len(others)} more" if others else relative(first)
 
     async def preview(self, context: ToolContext, arguments: Mapping[str, Any]) -> str:
-        _, before, after = await _change(context, arguments)
-        return await shown_diff({path: (before[path], content) for path, content in after.items()})
+        return await shown_diff((await _change(context, arguments)).by_path)
 
     async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
-        patch, before, after = await _change(context, arguments)
-        await _store_all(context, before, after, await _modes(context, patch, before))
-        metadata = await diff_of({path: (before[path], content) for path, content in after.items()})
-        return ToolResult("\n".join(map(_line, patch.sections)), self.title(arguments), metadata=metadata)
+        change = await _change(context, arguments)
+        await _uninterrupted(_store_all(context, change, await _modes(context, change.before)))
+        told = [*map(_line, change.patch.sections), *change.remarks]
+        if loose := {path: content for path, content in change.by_path.items() if path in change.loose}:
+            told += ["Lines of the patch are not there as you wrote them; these were taken to be meant:"]
+            told += [await told_diff(loose)]
+        metadata = await diff_of(change.by_path)
+        return ToolResult("\n".join(told), self.title(arguments), metadata=metadata)
 
 
-async def _change(context: ToolContext, arguments: Mapping[str, Any]) -> tuple[Patch, Contents, Contents]:
-    """The patch, what stands at its paths, and what would stand there."""
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What stands at the patch's paths, and what would stand there; see `Patched` for the rest."""
+
+    patch: Patch
+    before: Contents
+    after: Contents
+    loose: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def by_path(self) -> dict[str, tuple[bytes | None, bytes | None]]:
+        return {path: (self.before[path], content) for path, content in self.after.items()}
+
+
+async def _change(context: ToolContext, arguments: Mapping[str, Any]) -> _Change:
     patch = parse_patch(arguments["patchText"]).located(absolute)
     before = await _seen(context, patch)
     # in a thread: a patch made to be slow can take seconds
     texts = {path: decoded(path, content) for path, content in before.items() if content is not None}
-    left = await asyncio.to_thread(apply_patch, texts, patch)
-    after = {path: encoded(path, left[path]) if path in left else None for path in patch.paths}
-    return patch, before, after
+    done = await asyncio.to_thread(patched, texts, patch)
+    after = {path: encoded(path, done.files[path]) if path in done.files else None for path in patch.paths}
+    return _Change(patch, before, after, done.loose, done.remarks)
 
 
 async def _seen(context: ToolContext, patch: Patch) -> Contents:
     """What stands at the patch's paths now, all of it known to the session."""
-    sandbox = await context.sandbox()
+    sandbox, places = await context.sandbox(), dict[str, str]()
+    for path in patch.paths if len(patch.paths) > 1 else ():
+        # each would be written as if the other had not been
+        if (other := places.setdefault(await context.resolve(path), path)) != path:
+            raise ToolError(f"{path} and {other} are the same file; change it by one of these names")
     contents = {path: await load_if_there(sandbox, path) for path in patch.paths}
     for path, content in contents.items():
         if content is not None:
@@ -79,30 +105,56 @@ async def _seen(context: ToolContext, patch: Patch) -> Contents:
     return contents
 
 
-async def _modes(context: ToolContext, patch: Patch, before: Contents) -> dict[str, int]:
-    """A script that moves stays one that can be run."""
+async def _modes(context: ToolContext, contents: Contents) -> dict[str, int]:
     sandbox = await context.sandbox()
-    return {
-        section.move_to: (await sandbox.stat(section.path)).mode & 0o777
-        for section in patch.sections
-        if isinstance(section, Update) and section.move_to and before[section.path] is not None
-    }
+    there = [path for path, content in contents.items() if content is not None]
+    return {path: (await sandbox.stat(path)).mode & 0o777 for path in there}
 
 
-async def _store_all(context: ToolContext, before: Contents, after: Contents, modes: Mapping[str, int]) -> None:
-    """New contents before deletions, so that nothing is lost on the way; a failure puts back what was done."""
+async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
+    """Who is stopped in the middle of a patch stops after it: half of one is worse than either."""
+    running = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running], timeout=MAX_STOPPING_S)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        raise
+
+
+async def _store_all(context: ToolContext, change: _Change, modes: Mapping[str, int]) -> None:
+    """New contents before deletions, so that nothing is lost on the way; a failure puts back what was done.
+
+    `modes` are those of the files that are there: a script that moves, or is put back, stays one that can be run.
+    """
+    sections = change.patch.sections
+    moved = {each.move_to: each.path for each in sections if isinstance(each, Update) and each.move_to}
     done: list[str] = []
     try:
-        for path, content in sorted(after.items(), key=lambda change: change[1] is None):
+        for path, content in sorted(change.after.items(), key=lambda each: each[1] is None):
             done.append(path)
-            await _put(context, path, content, modes.get(path))
+            await _put(context, path, content, modes.get(moved.get(path, path)))
+    except SandboxLost:
+        raise
+    except (SandboxError, ToolError) as failed:
+        # the last one failed by itself: what stands there is what stood there
+        back = {path: await _put_back(context, path, change.before[path], modes.get(path)) for path in done[-2::-1]}
+        if left := [path for path, is_back in back.items() if not is_back]:
+            raise ToolError(
+                f"{failed}; the patch failed in the middle, and these files could not be put back: {', '.join(left)}"
+            ) from failed
+        raise
+
+
+async def _put_back(context: ToolContext, path: str, content: bytes | None, mode: int | None) -> bool:
+    try:
+        await _put(context, path, content, mode)
     except SandboxLost:
         raise
     except (SandboxError, ToolError):
-        # the last one failed by itself: what stands there is what stood there
-        for path in reversed(done[:-1]):
-            await _put(context, path, before[path])
-        raise
+        return False
+    return True
 
 
 async def _put(context: ToolContext, path: str, content: bytes | None, mode: int | None = None) -> None:

@@ -71,7 +71,8 @@ def fitted(there: Sequence[str], change: Sequence[Line], file_step: str) -> list
     done = 0
     for is_first, kept, gone, come in _groups(change):
         replaced = there[done + kept : done + kept + len(gone)]
-        moved = moved_lines(come, shift, steps=steps, has_first=is_first and not kept)
+        is_first = is_first and not kept
+        moved = moved_lines(come, shift, steps=steps, has_first=is_first) if shift.is_needed else come
         if moved is None:
             return None
         after += [*there[done : done + kept], *_in_signs_of(replaced, gone, moved)]

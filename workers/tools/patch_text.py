@@ -6,6 +6,7 @@
     *** Delete File: path
     *** Update File: path
     *** Move to: new path
+    @@ class A, or another line further up
     @@ a line somewhere above the change
      a line that stays
     -a line that goes
@@ -14,19 +15,24 @@
     *** End Patch
 
 Text around the envelope, as of a shell's here-document, is passed over; a line inside it that belongs to nothing is an
-error.
+error. Headers of unified diffs (`@@ -1,3 +1,4 @@ def f`) are read as well, and so is what git writes around them.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from typing import cast
 
-from .patch_tree import Add, Chunk, Delete, Patch, PatchRefused, Section, Sign, Update
+from .fitting import Line, Sign
+from .patch_tree import Add, Chunk, Delete, Patch, PatchRefused, Section, Span, Update
 
 BEGIN, END = "*** Begin Patch", "*** End Patch"
 ADD, DELETE, UPDATE, MOVE = "*** Add File:", "*** Delete File:", "*** Update File:", "*** Move to:"
 END_OF_FILE = "*** End of File"
+
+_UNIFIED = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+\d{1,9}(?:,\d{1,9})? @@ ?(.*)")
+_NO_NEWLINE = "\\ No newline at end of file"
 
 Numbered = deque[tuple[int, str]]  # what is still to be read: lines with their numbers in the whole text, from 1
 
@@ -89,15 +95,17 @@ def _update(path: str, lines: Numbered) -> Update:
     move_to = None
     if lines and lines[0][1].startswith(MOVE):
         move_to = _path(*lines.popleft(), MOVE)
+    if len(lines) > 1 and lines[0][1].startswith("--- ") and lines[1][1].startswith("+++ "):  # of a unified diff
+        lines.popleft()
+        lines.popleft()
     chunks: list[Chunk] = []
     while lines:
         number, line = lines[0]
         if line.startswith("@@"):
-            lines.popleft()
-            chunks.append(_chunk(number, line.removeprefix("@@").removeprefix(" "), lines))
+            chunks.append(_chunk(number, _headers(lines), lines))
         elif not chunks and line[:1] in (" ", "-", "+"):  # only the first may do without its @@
-            chunks.append(_chunk(number, "", lines))
-        elif line.strip():
+            chunks.append(_chunk(number, [("", None)], lines))
+        elif line.strip() and line.strip() != _NO_NEWLINE:
             break
         else:
             lines.popleft()
@@ -109,27 +117,40 @@ def _update(path: str, lines: Numbered) -> Update:
     return Update(path, tuple(chunks), move_to)
 
 
-def _chunk(number: int, context: str, lines: Numbered) -> Chunk:
-    taken: list[tuple[Sign, str]] = []
+def _headers(lines: Numbered) -> list[tuple[str, Span | None]]:
+    """One below the other, each inside of the one above it."""
+    headers: list[tuple[str, Span | None]] = []
+    while lines and lines[0][1].startswith("@@"):
+        line = lines.popleft()[1]
+        if unified := _UNIFIED.fullmatch(line.rstrip()):
+            headers.append((unified[3], Span(int(unified[1]), int(unified[2] or 1))))
+            continue
+        text = line.removeprefix("@@").removeprefix(" ").rstrip()
+        text = text.removesuffix("@@").rstrip() if text.endswith(" @@") else text
+        headers.append(("" if text.strip() in ("...", "…", "@@") else text, None))
+    return headers
+
+
+def _chunk(number: int, headers: list[tuple[str, Span | None]], lines: Numbered) -> Chunk:
+    taken: list[Line] = []
     blank = 0  # lines that lost the blank they start with; at a chunk's end they only set it off from what follows
-    while lines:
+    at_end = False
+    while lines and not at_end:
         line = lines[0][1]
         at_end = line.rstrip() == END_OF_FILE
-        if line and line[0] not in " -+" and not at_end:
+        is_remark = line.rstrip() == _NO_NEWLINE
+        if line and line[0] not in " -+" and not at_end and not is_remark:
             break
         lines.popleft()
         if not line:
             blank += 1
-            continue
-        taken.extend((" ", "") for _ in range(blank))
-        blank = 0
-        if at_end:
-            return _whole(number, Chunk(context, tuple(taken), at_end=True))
-        taken.append((cast(Sign, line[0]), line[1:]))
-    return _whole(number, Chunk(context, tuple(taken)))
-
-
-def _whole(number: int, chunk: Chunk) -> Chunk:
-    if chunk.lines:
-        return chunk
-    raise PatchRefused(f"line {number}: this chunk has no lines; they start with ' ', '-' or '+'")
+        elif not is_remark:
+            taken.extend((" ", "") for _ in range(blank))
+            blank = 0
+            if not at_end:
+                taken.append((cast(Sign, line[0]), line[1:]))
+    if not taken:
+        raise PatchRefused(f"line {number}: this chunk has no lines; they start with ' ', '-' or '+'")
+    *outer, (context, _) = headers
+    span = next((span for _, span in reversed(headers) if span), None)
+    return Chunk(context, tuple(taken), at_end, tuple(text for text, _ in outer), span)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from .errors import Refused
-
-Sign = Literal[" ", "-", "+"]
+from .fitting import Line
 
 
 class PatchRefused(Refused):
@@ -16,16 +14,31 @@ class PatchRefused(Refused):
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """The lines that a unified diff says it is about, counted from 1; of none, after which line it comes."""
+
+    line: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
-    """One change; `context` is a line above it or empty, `at_end` says that it is the end of the file."""
+    """One change; `context` is a line above it or empty, and inside of `outer`, lines further up. `at_end` says that it
+    is the end of the file."""
 
     context: str
-    lines: tuple[tuple[Sign, str], ...]
+    lines: tuple[Line, ...]
     at_end: bool = False
+    outer: tuple[str, ...] = ()
+    span: Span | None = None
 
     @property
     def old(self) -> list[str]:
         return [text for sign, text in self.lines if sign != "+"]
+
+    @property
+    def headers(self) -> list[str]:
+        return [header for header in (*self.outer, self.context) if header.strip()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from .elision import elided, newly_elided
 from .errors import Refused
-from .fitting import change_of, fitted_text
+from .fitting import fitted_text
 from .indentation import Shift, common_step, moved_lines
 from .seek import collapsed
+from .splice import Splice, spliced
 from .strategies import Place, Search, found_loosely
 
 BOM = "\ufeff"
@@ -44,13 +45,6 @@ class Edited:
     is_exact: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Splice:
-    start: int
-    end: int
-    text: str
-
-
 def apply_edit(text: str, old: str, new: str, *, replace_all: bool = False) -> str:
     """The text with `old` replaced by `new`: at its one place, or everywhere."""
     return edited(text, old, new, replace_all=replace_all).text
@@ -75,13 +69,13 @@ def edited(text: str, old: str, new: str, *, replace_all: bool = False) -> Edite
         )
     is_exact = old in lines
     splices = _exact(lines, old, new, everywhere=replace_all) if is_exact else _loose(lines, old, new, replace_all)
-    after = bom + _spliced(body, lines, splices)
+    after = bom + spliced(body, lines, splices)
     if after == text:
         raise EditRefused(f"this changes nothing: {_at(lines, [each.start for each in splices])} reads so already")
     return Edited(after, is_exact)
 
 
-def _exact(lines: str, old: str, new: str, *, everywhere: bool) -> list[_Splice]:
+def _exact(lines: str, old: str, new: str, *, everywhere: bool) -> list[Splice]:
     places = [found.start() for found in re.finditer(re.escape(old), lines)]
     if not everywhere and lines.find(old) != lines.rfind(old):
         starts, at = list[int](), -1
@@ -91,10 +85,10 @@ def _exact(lines: str, old: str, new: str, *, everywhere: bool) -> list[_Splice]
             f"oldString has multiple matches: it stands at {len(starts)} places, {_at(lines, starts)}; give more lines"
             " around it so that it is unique, or set replaceAll to change all"
         )
-    return [_Splice(at, at + len(old), new) for at in places]
+    return [Splice(at, at + len(old), new) for at in places]
 
 
-def _loose(lines: str, old: str, new: str, everywhere: bool) -> list[_Splice]:
+def _loose(lines: str, old: str, new: str, everywhere: bool) -> list[Splice]:
     absent = "oldString was not found in the file; read it again and copy the text exactly"
     if _is_too_large(lines, old):
         raise EditRefused(f"{absent} (this is too much text to look for something similar)")
@@ -117,14 +111,14 @@ def _loose(lines: str, old: str, new: str, everywhere: bool) -> list[_Splice]:
             "oldString was not found in the file as it is written, and what resembles it has multiple matches, at"
             f" {_at(lines, [place.start for place in places])}; copy the text exactly, with more lines around it"
         )
-    step, splices = common_step(lines), list[_Splice]()
+    step, splices = common_step(lines), list[Splice]()
     for place in places:
         if not splices or place.start >= splices[-1].end:
             splices.append(_fitted(lines, place, step))
     return splices
 
 
-def _fitted(text: str, place: Place, step: str) -> _Splice:
+def _fitted(text: str, place: Place, step: str) -> Splice:
     """What goes and what comes, in whole lines. A loose match never joins lines: `new` ends as `old` does."""
     ends_line = place.is_piece and place.old.endswith("\n")
     start, last = text.rfind("\n", 0, place.start) + 1, place.end - ends_line
@@ -141,52 +135,12 @@ def _fitted(text: str, place: Place, step: str) -> _Splice:
             f"oldString stands at {_at(text, [start])} with another indentation, and where newString belongs there"
             " cannot be told; read the file again and copy the text with its indentation"
         )
-    return _Splice(start, end, "\n".join(lines)) if lines else _Splice(start, min(end + 1, len(text)), "")
+    return Splice(start, end, "\n".join(lines)) if lines else Splice(start, min(end + 1, len(text)), "")
 
 
 def _rewrapped(there: Sequence[str], old: Sequence[str], new: Sequence[str], step: str) -> list[str] | None:
     shift = Shift.of(old[:1], there[:1])
     return moved_lines(new, shift, steps=(common_step("\n".join([*old, *new])), step), has_first=True)
-
-
-def _spliced(body: str, lines: str, splices: Sequence[_Splice]) -> str:
-    """The body with its splices, which are places in its `lines`: those that stay keep their own ends."""
-    parts: list[str] = []
-    done = 0
-    for splice in splices:
-        parts += [lines[done : splice.start], splice.text]
-        done = splice.end
-    after = "".join([*parts, lines[done:]])
-    if body == lines:
-        return after
-    ends = re.findall(r"\r?\n", body)
-    if len(set(ends)) > 1:
-        ends = _mixed_ends(lines, ends, splices)
-        return "".join(line + end for line, end in zip(after.split("\n"), [*ends, ""], strict=True))
-    return after.replace("\n", ends[0])
-
-
-def _mixed_ends(lines: str, ends: Sequence[str], splices: Sequence[_Splice]) -> list[str]:
-    """How each line ends after the splices: as it did, or as the line that it replaces, or as the one before it."""
-    after: list[str] = []
-    done = 0
-    for splice in splices:
-        first, last = (lines.count("\n", 0, at) for at in (splice.start, splice.end))
-        after += ends[done:first]
-        staying, gone = iter(ends[first:last]), list[str]()
-        usual = after[-1] if after else ends[0]
-        for sign, _ in change_of(*(text.split("\n")[:-1] for text in (lines[splice.start : splice.end], splice.text))):
-            if sign == "-":
-                gone.append(next(staying))
-                continue
-            if sign == " ":
-                gone.clear()
-                usual = next(staying)
-            elif gone:
-                usual = gone.pop(0)
-            after.append(usual)
-        done = last
-    return [*after, *ends[done:]]
 
 
 def _at(text: str, starts: Sequence[int]) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.tools.patch import PatchRefused, apply_patch, parse_patch
+from workers.tools.patch import PatchRefused, apply_patch, parse_patch, patched
 from workers.tools.patch_tree import Add, Chunk, Delete, Update
 
 
@@ -90,7 +92,8 @@ def test_what_is_around_the_envelope_is_passed_over(text: str):
         (envelope("*** Update File: a\n"), "update of a needs a chunk"),
         (envelope("*** Update File: a\nstray\n"), "line 3: .*update of a needs a chunk"),
         (envelope("*** Update File: a\n@@ f\n*** Delete File: b\n"), "line 3: this chunk has no lines"),
-        (envelope("*** Update File: a\n@@ f\n@@ g\n-x\n"), "line 3: this chunk has no lines"),
+        (envelope("*** Update File: a\n@@ f\n@@ g\n"), "line 3: this chunk has no lines"),
+        (envelope("*** Update File: a\n--- a/a\n+++ b/a\n"), "update of a needs a chunk"),
     ],
 )
 def test_a_line_that_belongs_to_nothing_is_refused(text: str, words: str):
@@ -110,7 +113,10 @@ def test_a_line_that_belongs_to_nothing_is_refused(text: str, words: str):
         pytest.param("a\n\nb\n", "@@\n a\n\n-b\n+c\n", "a\n\nc\n", id="a blank line of context that lost its blank"),
         pytest.param("a\nb\n", "@@\n-a\n+x\n\n@@\n-b\n+y\n", "x\ny\n", id="a blank line between chunks"),
         pytest.param("a\nb\n", "@@\n+c\n+d\n", "a\nb\nc\nd\n", id="without old lines, at the end"),
-        pytest.param("a\nb\n", "@@ a\n+c\n", "a\nb\nc\n", id="without old lines, at the end for all its context"),
+        pytest.param("a\nb\n", "@@ a\n+c\n", "a\nc\nb\n", id="without old lines, below its context"),
+        pytest.param(
+            "a\nb\n", "@@ a\n+c\n*** End of File\n", "a\nb\nc\n", id="without old lines, at the end all the same"
+        ),
         pytest.param("a\nb\n", "@@\n+z\n@@\n-a\n+x\n", "x\nb\nz\n", id="added at the end, and a change above"),
         pytest.param("", "@@\n+a\n", "a\n", id="into an empty file"),
         pytest.param("a\n", "@@\n-a\n", "", id="the last line gone"),
@@ -160,6 +166,140 @@ def test_lines_are_compared_more_and_more_loosely_and_those_that_stay_are_the_fi
 def test_a_chunk_that_does_not_fit_is_refused(text: str, body: str, words: str):
     with pytest.raises(PatchRefused, match=words):
         updated(text, body)
+
+
+TWO = """\
+class A:
+    def f(self):
+        return 1
+
+    def g(self):
+        return 2
+
+
+class B(Base):
+    def f(self):
+        return 1
+
+    def h(self):
+        return 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "becomes"),
+    [
+        pytest.param("@@ class B(Base):\n@@     def f(self):\n-        return 1\n+        return 3\n", 11,
+                     "        return 3", id="two headers"),
+        pytest.param("@@ class B(Base):\n@@ def f(self):\n-        return 1\n+        return 3\n", 11,
+                     "        return 3", id="two headers, without indentation"),
+        pytest.param("@@ class B\n@@ def f\n-        return 1\n+        return 3\n", 11, "        return 3",
+                     id="two headers, as lines begin"),
+        pytest.param("@@\n@@ class B(Base):\n@@ ...\n-        return 1\n+        return 3\n", 11, "        return 3",
+                     id="headers that say nothing"),
+        pytest.param("@@ class B(Base): @@\n-        return 1\n+        return 3\n", 11, "        return 3",
+                     id="a header that is closed"),
+        pytest.param("@@ -10,2 +10,2 @@ class B(Base):\n     def f(self):\n-        return 1\n+        return 3\n", 11,
+                     "        return 3", id="a unified header"),
+        pytest.param("@@ -10,2 +10,2 @@\n     def f(self):\n-        return 1\n+        return 3\n", 11,
+                     "        return 3", id="a unified header, by its number"),
+        pytest.param("@@ -900,2 +900,2 @@ class B\n     def f(self):\n-        return 1\n+        return 3\n", 11,
+                     "        return 3", id="a unified header, its number wrong"),
+        pytest.param("--- a/f\n+++ b/f\n@@ -2,2 +2,2 @@ class A:\n     def f(self):\n-        return 1\n"
+                     "+        return 3\n\\ No newline at end of file\n", 3, "        return 3",
+                     id="all of a unified diff"),
+        pytest.param("@@ def g(self):\n-        return 2\n+        return 3\n", 6, "        return 3", id="one header"),
+    ],
+)  # fmt: skip
+def test_headers_say_where_a_chunk_is(body: str, line: int, becomes: str):
+    lines = TWO.split("\n")
+    assert updated(TWO, body) == "\n".join([*lines[: line - 1], becomes, *lines[line:]])
+    assert lines[line - 1] != becomes
+
+
+def test_the_same_header_may_stand_above_two_chunks():
+    body = "@@ def f():\n-    a\n+    1\n@@ def f():\n-    c\n+    3\n"
+
+    assert updated("def f():\n    a\n    b\n    c\n", body) == "def f():\n    1\n    b\n    3\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "after_line"),
+    [
+        pytest.param("@@ class B(Base):\n+    x = 1\n", 9, id="below its header"),
+        pytest.param("@@ class B\n@@ def h(self):\n+    x = 1\n", 13, id="below the inner one of two"),
+        pytest.param("@@ class A:\n@@ def f(self):\n+    x = 1\n", 2, id="below the first of two that are alike"),
+        pytest.param("@@ -9,0 +10,1 @@\n+    x = 1\n", 9, id="where a unified header says"),
+        pytest.param("@@ -0,0 +1,1 @@\n+    x = 1\n", 0, id="at the top"),
+        pytest.param("@@\n+    x = 1\n", 14, id="at the end where nothing says"),
+        pytest.param("@@ -3,2 +3,3 @@ class B(Base):\n+    x = 1\n", 9, id="a unified header that counts wrongly"),
+    ],
+)
+def test_a_header_decides_where_an_addition_lands(body: str, after_line: int):
+    lines = TWO.split("\n")
+    assert updated(TWO, body) == "\n".join([*lines[:after_line], "    x = 1", *lines[after_line:]])
+
+
+@pytest.mark.parametrize(
+    ("text", "body", "after"),
+    [
+        pytest.param("class A:\n    def f(self):\n        a()\n        b()\n",
+                     "@@\n def f(self):\n     a()\n-    b()\n+    c()\n+    if d:\n+        e()\n",
+                     "class A:\n    def f(self):\n        a()\n        c()\n        if d:\n            e()\n",
+                     id="moved right"),
+        pytest.param("def f():\n    a()\n", "@@\n     def f():\n-        a()\n+        b()\n", "def f():\n    b()\n",
+                     id="moved left"),
+        pytest.param("if x:\n\ta()\n", "@@\n if x:\n-    a()\n+    b()\n+    if y:\n+        c()\n",
+                     "if x:\n\tb()\n\tif y:\n\t\tc()\n", id="tabs"),
+        pytest.param("if x:\n\ta()\n", "@@\n-    a()\n+\tb()\n", "if x:\n\tb()\n", id="there already"),
+        pytest.param("say “a”\nx\n", '@@\n-say "a"\n+say "b"\n x\n', "say “b”\nx\n",
+                     id="quotes of a line that changes"),
+        pytest.param("cafe\u0301 1\nx\n", "@@\n-café 1\n+café 2\n x\n", "cafe\u0301 2\nx\n", id="accents"),
+        pytest.param("a\r\nb\nc\r\n", "@@\n-b\n+x\n", "a\r\nx\nc\r\n", id="mixed line ends, as the line it replaces"),
+        pytest.param("a\nb\r\nc\n", "@@\n a\n+x\n", "a\nx\nb\r\nc\n", id="mixed line ends, as the line before it"),
+    ],
+)  # fmt: skip
+def test_what_comes_has_the_files_indentation_signs_and_line_ends(text: str, body: str, after: str):
+    assert updated(text, body) == after
+
+
+@pytest.mark.parametrize(
+    ("text", "body", "words"),
+    [
+        pytest.param("if a:\n    b()\nc()\n", "@@\n   if a:\n       b()\n-      c()\n+      d()\n",
+                     "another indentation", id="another structure"),
+        pytest.param("\ta\n  a\nb\n", "@@\n-    a\n+    c\n", "resembles them stands at lines 1 and 2",
+                     id="two places"),
+        pytest.param(TWO, "@@ def f(self):\n+        x = 1\n", "at lines 2 and 10", id="an addition at two places"),
+        pytest.param(TWO, "@@ class A:\n@@ def h(self):\n-        return 2\n+        return 3\n", "context line",
+                     id="a header that is in another class"),
+        pytest.param(TWO, "@@ def g(self):\n-        return 1\n+        return 3\n", "no such lines in 'def g.self.:'",
+                     id="lines that are in another function"),
+        pytest.param(TWO, "@@ -40,0 +41,1 @@\n+    x = 1\n", "does not say where", id="an addition beyond the end"),
+        pytest.param("a\nb\nc\n", "@@\n-a\n-b\n+# ... existing code ...\n c\n", "in place of lines", id="elided"),
+    ],
+)  # fmt: skip
+def test_a_chunk_whose_place_is_not_clear_is_refused(text: str, body: str, words: str):
+    with pytest.raises(PatchRefused, match=words):
+        updated(text, body)
+
+
+def test_an_added_file_with_lines_left_out_does_not_replace_one():
+    body = "*** Add File: a\n+def f():\n+    # ... rest of the code ...\n"
+
+    with pytest.raises(PatchRefused, match="in place of lines"):
+        apply_patch({"a": "x\n"}, envelope(body))
+    assert "rest" in apply_patch({}, envelope(body))["a"]
+
+
+def test_a_patch_knows_what_it_took_to_be_meant():
+    done = patched(
+        {"a": "x\nx\n", "b": "x \n", "c": "x\n"},
+        envelope("".join(f"*** Update File: {name}\n@@\n-x\n+y\n" for name in "abc")),
+    )
+
+    assert done.loose == ("b",)
+    assert done.remarks == ("a: line 1 was changed; the same stands at lines 1 and 2",)
 
 
 @pytest.mark.parametrize(
@@ -232,3 +372,30 @@ def test_whatever_a_model_writes_is_read_or_refused(text: str):
         assert parse_patch(envelope(text)).sections
     except PatchRefused as refused:
         assert str(refused)
+
+
+CODE = st.lists(
+    st.builds(
+        lambda indent, word, end: indent + word + end,
+        st.sampled_from(["", "    ", "        ", "\t"]),
+        st.sampled_from(["alpha", "beta", "def f():", "class A:", "}", ""]),
+        st.sampled_from(["", "", " "]),
+    ),
+    max_size=10,
+)
+
+
+@given(text=CODE, chunk=CODE, signs=st.lists(st.sampled_from(" -+"), min_size=10, max_size=10), header=st.sampled_from(
+    ["", " def f():", " class A", " -3,2 +3,2 @@", " -2,0 +3,1 @@ class A:"]), shift=st.integers(0, 8))  # fmt: skip
+def test_lines_that_no_chunk_takes_away_are_still_there(text, chunk, signs, header, shift):
+    """A chunk of lines that are in the file, at any indentation, takes away those that it marks and no others."""
+    first = shift % max(1, len(text))
+    lines = [*text[first : first + len(chunk)], *chunk] if shift % 2 else chunk
+    marked = [(sign, line.strip() if shift % 3 == 0 else line) for sign, line in zip(signs, lines, strict=False)]
+    body = f"@@{header}\n" + "".join(f"{sign}{line}\n" for sign, line in marked)
+    try:
+        after = updated("".join(f"{line}\n" for line in text), body)
+    except PatchRefused:
+        return
+    gone = Counter(text) - Counter((after or "").split("\n"))
+    assert all(line.strip() in {named.strip() for sign, named in marked if sign == "-"} for line in gone)
