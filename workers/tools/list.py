@@ -9,6 +9,7 @@ from typing import Any
 from sandbox.base import WORKSPACE, Sandbox
 
 from .base import Target, ToolContext, ToolResult
+from .errors import ToolError
 from .paths import absolute, outside, relative
 from .schema import parameters, text
 
@@ -32,9 +33,14 @@ class ListDirectory:
         return ToolResult(await entries_text(await context.sandbox(), path), title=self.title(arguments))
 
 
-async def entries_text(sandbox: Sandbox, path: str) -> str:
-    """One entry a line; says when there were more than it shows."""
-    entries = await sandbox.list(path, limit=MAX_ENTRIES + 1)
-    lines = [posixpath.basename(entry.path) + ("/" if entry.kind == "directory" else "") for entry in entries]
-    more = [f"(only the first {MAX_ENTRIES} entries are shown)"] if len(lines) > MAX_ENTRIES else []
-    return "\n".join(lines[:MAX_ENTRIES] + more) or "(empty directory)"
+async def entries_text(sandbox: Sandbox, path: str, *, offset: int = 1, limit: int = MAX_ENTRIES) -> str:
+    """One entry a line, from the `offset`th on; says where to go on when there are more than it shows."""
+    last = offset - 1 + min(limit, MAX_ENTRIES)
+    entries = await sandbox.list(path, limit=last + 1)
+    if offset > max(1, len(entries)):
+        raise ToolError(f"offset {offset} is past the end: the directory has {len(entries)} entries")
+    names = [posixpath.basename(entry.path) + ("/" if entry.kind == "directory" else "") for entry in entries]
+    shown = "\n".join(names[offset - 1 : last])
+    if len(entries) > last:
+        return f"{shown}\n(entries {offset} to {last}, and there are more; `read` goes on with offset={last + 1})"
+    return shown or "(empty directory)"

@@ -14,7 +14,7 @@ from ..llm.files import MAX_FILE_BYTES, media_type_of
 from .base import Target, ToolContext, ToolResult
 from .errors import ToolError
 from .files import digest, is_binary, load, similar_names
-from .list import entries_text
+from .list import MAX_ENTRIES, entries_text
 from .paths import absolute, path_targets, relative
 from .schema import count, parameters, text
 from .truncate import MAX_LINES, cut_line, truncate
@@ -24,13 +24,14 @@ class Read:
     name = "read"
     description = (
         f"Read a file, by default its first {MAX_LINES} lines; offset and limit choose others. Each line comes as"
-        " `number: text`. A directory gives its entries, an image or a PDF is shown as it is."
+        " `number: text`. A directory gives its entries, which offset and limit choose as well; an image or a PDF is"
+        " shown as it is."
     )
     parameters = parameters(
         ["filePath"],
         filePath=text("absolute path of the file or directory"),
-        offset=count("first line, counted from 1"),
-        limit=count(f"number of lines (default {MAX_LINES})"),
+        offset=count("first line or entry, counted from 1"),
+        limit=count(f"number of lines (default {MAX_LINES}) or entries (at most {MAX_ENTRIES})"),
     )
 
     def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
@@ -42,7 +43,8 @@ class Read:
     async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
         sandbox, path = await context.sandbox(), absolute(arguments["filePath"])
         if await _kind(sandbox, path) == "directory":
-            content = await entries_text(sandbox, path)
+            offset, limit = arguments.get("offset", 1), arguments.get("limit", MAX_ENTRIES)
+            content = await entries_text(sandbox, path, offset=offset, limit=limit)
             return ToolResult(_framed(path, "directory", content), title=self.title(arguments))
         raw = await load(sandbox, path)
         if media_type := media_type_of(raw):

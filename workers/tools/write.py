@@ -8,6 +8,8 @@ from typing import Any
 
 from .base import Target, ToolContext, ToolResult
 from .diff import diff_of, shown_diff
+from .elision import newly_elided
+from .errors import ToolError
 from .files import encoded, load_if_there, require_seen, store
 from .paths import absolute, path_targets, relative
 from .schema import parameters, text
@@ -47,6 +49,8 @@ async def _change(context: ToolContext, arguments: Mapping[str, Any]) -> tuple[b
     before = await load_if_there(await context.sandbox(), path)
     if before is not None:
         require_seen(context, path, before)
+        if line := newly_elided(arguments["content"], before.decode(errors="replace")):
+            raise ToolError(f"content has {line!r} in place of lines of {path}, which would be lost; write them out")
         if before.startswith(codecs.BOM_UTF8) and not content.startswith(codecs.BOM_UTF8):
             content = codecs.BOM_UTF8 + content
     return before, content

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 
 import pytest
 
 from envelope.events import CallState
+from sandbox.base import Command
 from sandbox.errors import SandboxLost
 from workers.agents.registry import parse_agent
 from workers.llm.base import ToolCall
@@ -95,6 +97,21 @@ async def test_a_directory_is_listed_with_its_folders_marked(context):
 
     assert (await one(context, "list")).content == "a.txt\nsrc/"
     assert "a.txt\nsrc/" in (await one(context, "read", filePath="/workspace")).content
+
+
+async def test_a_directory_is_read_in_parts(context):
+    for name in ("a", "b", "c", "d"):
+        await put(context, f"dir/{name}", "x")
+
+    part = await one(context, "read", filePath="dir", offset=2, limit=2)
+    rest = await one(context, "read", filePath="dir", offset=4)
+    beyond = await one(context, "read", filePath="dir", offset=5)
+    listed = await one(context, "list", path="dir")
+
+    assert "<content>\nb\nc\n(entries 2 to 3, and there are more; `read` goes on with offset=4)" in part.content
+    assert "<content>\nd\n</content>" in rest.content
+    assert beyond.is_error and "past the end: the directory has 4 entries" in beyond.content
+    assert listed.content == "a\nb\nc\nd"
 
 
 async def test_glob_and_grep_find_files_and_lines(context):
@@ -394,6 +411,97 @@ async def test_every_tool_that_writes_leaves_its_diff(context):
 
     assert wrote.metadata == {"diff": "--- /dev/null\n+++ b/a\n@@ -0,0 +1,1 @@\n+x\n"}
     assert edited.metadata == {"diff": "--- a/a\n+++ b/a\n@@ -1,1 +1,1 @@\n-x\n+y\n"}
+
+
+async def test_after_a_match_that_was_not_exact_the_model_sees_what_went(context):
+    await put(context, "a.py", "if a:\n\tb()\n\tc()\n")
+    await one(context, "read", filePath="a.py")
+
+    exact = await one(context, "edit", filePath="a.py", oldString="c()", newString="d()")
+    loose = await one(context, "edit", filePath="a.py", oldString="    b()\n    d()", newString="    e()\n    d()")
+    patched = await one(
+        context, "apply_patch", patchText=patch("*** Update File: a.py", "@@", "-    e()", "+    f()", "     d()")
+    )
+
+    assert exact.content == "Edited /workspace/a.py."
+    assert "not in it as you wrote it" in loose.content and "\n-\tb()\n+\te()\n" in loose.content
+    assert patched.content.startswith("M a.py\n") and "\n-\te()\n+\tf()\n" in patched.content
+    assert await get(context, "a.py") == b"if a:\n\tf()\n\td()\n"
+
+
+async def test_text_with_lines_left_out_replaces_no_file(context):
+    await put(context, "a.py", "x = 1\ny = 2\n")
+    await one(context, "read", filePath="a.py")
+    lazy = "x = 2\n# ... rest of the code remains unchanged\n"
+
+    written = await one(context, "write", filePath="a.py", content=lazy)
+    edited = await one(context, "edit", filePath="a.py", oldString="x = 1\ny = 2\n", newString=lazy)
+    new = await one(context, "write", filePath="b.py", content=lazy)
+
+    assert "would be lost" in written.content and "would be lost" in edited.content and not new.is_error
+    assert await get(context, "a.py") == b"x = 1\ny = 2\n"
+
+
+async def test_a_file_that_is_no_text_may_be_replaced(context):
+    await put(context, "latin.txt", b"caf\xe9\n")
+    await one(context, "read", filePath="latin.txt")
+
+    assert not (await one(context, "write", filePath="latin.txt", content="x")).is_error
+
+
+async def test_what_a_patch_had_done_when_it_failed_is_put_back_with_its_mode(context):
+    sandbox = await context.sandbox()
+    await put(context, "old.sh", "x\n")
+    await sandbox.exec(Command(["chmod", "755", "old.sh"]))
+    await put(context, "locked/b", "y\n")
+    await put(context, "c", "z\n")
+    for name in ("old.sh", "locked/b", "c"):
+        await one(context, "read", filePath=name)
+    await sandbox.exec(Command(["chmod", "555", "locked"]))
+    moved = ["*** Update File: c", "*** Move to: d", "@@", "-z", "+w"]
+
+    failed = await one(
+        context, "apply_patch", patchText=patch("*** Delete File: old.sh", *moved, "*** Delete File: locked/b")
+    )
+
+    assert failed.is_error and "could not be deleted" in failed.content
+    assert (await one(context, "list")).content == "c\nlocked/\nold.sh"
+    assert (await get(context, "c"), await get(context, "old.sh")) == (b"z\n", b"x\n")
+    assert (await sandbox.stat("/workspace/old.sh")).mode & 0o777 == 0o755
+    assert not (await one(context, "edit", filePath="c", oldString="z", newString="v")).is_error
+
+
+async def test_two_names_of_one_file_are_not_changed_by_one_patch(context):
+    await put(context, "a", "x\ny\n")
+    await (await context.sandbox()).exec(Command(["ln", "-s", "a", "b"]))
+    context.resolve = (await context.sandbox()).resolve
+    for name in ("a", "b"):
+        await one(context, "read", filePath=name)
+    body = ["*** Update File: a", "@@", "-x", "+1", "*** Update File: b", "@@", "-y", "+2"]
+
+    refused = await one(context, "apply_patch", patchText=patch(*body))
+
+    assert "/workspace/b and /workspace/a are the same file" in refused.content
+    assert await get(context, "a") == b"x\ny\n"
+
+
+async def test_a_patch_that_is_stopped_in_the_middle_is_written_whole(context):
+    names = [f"f{number:02}" for number in range(20)]
+    text = patch(*(line for name in names for line in (f"*** Add File: {name}", f"+{name}")))
+    sandbox, looks = await context.sandbox(), itertools.count()
+
+    async def opened():  # each write asks for the sandbox: the call is stopped before the eighth, or so
+        if next(looks) == 10:
+            task.cancel()
+        return sandbox
+
+    context.sandbox = opened
+    task = asyncio.create_task(run_calls([call("apply_patch", patchText=text)], TOOLS, context, OPEN, lambda _: None))
+    with pytest.raises(CutOff):
+        await task
+
+    assert next(looks) > 20
+    assert (await one(context, "list")).content == "\n".join(names)
 
 
 async def test_half_a_surrogate_pair_is_refused_as_no_text(context):
