@@ -11,7 +11,7 @@ from workers.commands import expand
 from workers.commands.catalogue import builtin
 from workers.commands.files import Command, read_commands
 from workers.commands.local import local_catalogue
-from workers.commands.template import Mentions, inlined, mentions, shell_commands, told_apart, words
+from workers.commands.template import Mentions, inlined, lines_of, mentions, shell_commands, told_apart, words
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,15 @@ from workers.commands.template import Mentions, inlined, mentions, shell_command
         ("Log: !`git log -$1` of $2", "3 main", "Log: !`git log -3` of main"),
         ("!`git log $ARGUMENTS`", "-3", "!`git log -3`"),
         ("$" + "1" * 5_000, "", "$" + "1" * 5_000),
+        ("It costs $100.", "", "It costs $100."),  # what nobody would count to is an amount
+        ("Save $1 $100 times", "a b", "Save a b $100 times"),
+        ("Pay $25 for $1", "a b", "Pay $25 for a b"),  # from ten on there must be as many words
+        ("Pay $100", "a " * 200, "Pay $100\n\n" + "a " * 200),
+        ("$1,000 or $1.50 or $2M or $1.5K for $1", "x", "$1,000 or $1.50 or $2M or $1.5K for x"),
+        ("$1.py, v$1.0: $1. $1, $1", "x", "x.py, vx.0: x. x, x"),
+        ("\\$1 is $1, \\$ARGUMENTS are $ARGUMENTS", "a", "$1 is a, $ARGUMENTS are a"),  # as in Claude Code
+        ("Write \\$1", "a", "Write $1\n\na"),
+        ("!`awk '{print \\$1}' $1`", "f", "!`awk '{print $1}' f`"),
     ],
 )
 def test_arguments_take_their_places(template, arguments, prompt):
@@ -111,10 +120,35 @@ def test_outputs_are_put_in_and_arguments_are_still_added():
         ("me@example.com `@decorator` x`@y", []),
         ("@ @. @,", []),
         ("@src/", ["src/"]),
+        ('@"my file.md" and @"b c"#L3-4, "@d.py"', ["my file.md", "b c#L3-4", "d.py"]),
+        ('@"" @"\n"', []),
+        ("@a.py#L10-20 @b.py#L3. @c.py#5-9, (@d.py#L1-L2)", ["a.py#L10-20", "b.py#L3", "c.py#5-9", "d.py#L1-L2"]),
+        ("[@a.py](x) [@b.py](b.py), ([@c.py])", ["a.py", "b.py", "c.py"]),
+        ("<@a.py> **@b.py** {@c.py} @d.py…", ["a.py", "b.py", "c.py", "d.py"]),
+        ("(@app/[slug]/(x)/p.tsx)", ["app/[slug]/(x)/p.tsx"]),
     ],
 )  # fmt: skip
 def test_mentions_are_found(text, names):
     assert mentions(text) == names
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("a.py#L10-20", ("a.py", 10, 20)),
+        ("a.py#L10-L20", ("a.py", 10, 20)),
+        ("a.py#10-20", ("a.py", 10, 20)),
+        ("my file.md#L7", ("my file.md", 7, 7)),
+        ("a#b#L20-3", ("a#b", 3, 20)),
+        ("a.py", None),
+        ("a.py#L0", None),
+        ("a.py#usage", None),
+        ("#L3", None),
+        ("a.py#L" + "1" * 5_000, None),
+    ],
+)
+def test_a_mention_may_name_lines(name, part):
+    assert lines_of(name) == part
 
 
 def test_a_mention_is_a_file_then_an_agent_then_a_word():

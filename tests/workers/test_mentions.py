@@ -43,6 +43,25 @@ async def test_a_goals_mentions_are_attached_once(start_agents, workspace):
     assert "pytest.fixture" not in below
 
 
+LONG = "".join(f"line {number}\n" for number in range(1, 41))
+
+
+async def test_a_name_with_blanks_lines_of_a_file_and_a_link_are_mentions_too(start_agents, pack):
+    workspace = await pack({"my notes.md": "remember\n", "long.txt": LONG, "odd#L1-2": "a name like lines\n"})
+    hands, server = await start_agents(SAYS_DONE)
+    prompt = (
+        'see @"my notes.md", @long.txt#L10-12 and [@src/greet.py](src/greet.py); @odd#L1-2 @"long.txt"#L40 @gone.txt#L1'
+    )
+    await hands.result(ask(hands, workspace, prompt))
+
+    [said] = heard(server)
+    for name in ("my notes.md", "long.txt#L10-12", "src/greet.py", "odd#L1-2", "long.txt#L40"):
+        assert said.count(f'<attached-file source="{name}">') == 1
+    assert "10: line 10\n11: line 11\n12: line 12\n" in said and "13: line 13" not in said
+    assert "remember" in said and "a name like lines" in said and "40: line 40" in said
+    assert 'source="gone.txt' not in said
+
+
 async def test_words_without_mentions_and_other_agents_words_stay_as_they_are(start_agents, workspace):
     hands, server = await start_agents(DELEGATES)
     await hands.result(ask(hands, workspace, "delegate to me@example.com"))

@@ -15,7 +15,7 @@ from ..project.framing import framed
 from ..tools.base import ToolResult
 from ..tools.paths import absolute
 from ..tools.people import Asked
-from .template import Mentions, inlined, mentions, shell_commands, told_apart
+from .template import inlined, lines_of, mentions, shell_commands, told_apart
 
 NOT_ASKED = ToolResult(
     "Error: it needs a person's approval, and what a prompt brings along is not asked about.", is_error=True
@@ -58,8 +58,9 @@ async def _outputs(commands: Sequence[str], loop: Loop, label: str) -> list[str]
 
 async def _attached(names: Sequence[str], loop: Loop, label: str) -> list[str]:
     """What is added below the prompt: the files that it mentions, and whom it wants to be asked."""
-    found = await _told_apart(names, loop)
-    calls = [_call(f"{label}-file-{number}", "read", filePath=name) for number, name in enumerate(found.files)]
+    there = await _files(names, loop)
+    found = told_apart(names, is_file=there.__contains__, agents=subagents(loop))
+    calls = [_call(f"{label}-file-{number}", "read", **there[name]) for number, name in enumerate(found.files)]
     results = await _answers(calls[:MAX_FILES], loop)
     files = [
         f"(@{name} is not attached: {_reason(result)})"
@@ -72,18 +73,27 @@ async def _attached(names: Sequence[str], loop: Loop, label: str) -> list[str]:
     return [*files, *left_out, *hints]
 
 
-async def _told_apart(names: Sequence[str], loop: Loop) -> Mentions:
+async def _files(names: Sequence[str], loop: Loop) -> dict[str, dict[str, str | int]]:
+    """How those that are files, or lines of one, are read. A file may be called as if it were lines of another."""
     sandbox = await loop.context.sandbox()
 
-    async def is_there(name: str) -> bool:
+    async def is_there(path: str) -> bool:
         try:
-            await sandbox.stat(absolute(name))
+            await sandbox.stat(absolute(path))
         except PathError:
             return False
         return True
 
-    there = dict(zip(names, await asyncio.gather(*map(is_there, names)), strict=True))
-    return told_apart(names, is_file=there.__getitem__, agents=subagents(loop))
+    async def read_by(name: str) -> dict[str, str | int]:
+        if await is_there(name):
+            return {"filePath": name}
+        if (part := lines_of(name)) and await is_there(part[0]):
+            path, first, last = part
+            return {"filePath": path, "offset": first, "limit": last - first + 1}
+        return {}
+
+    found = await asyncio.gather(*map(read_by, names))
+    return {name: arguments for name, arguments in zip(names, found, strict=True) if arguments}
 
 
 async def _answers(calls: Sequence[ToolCall], loop: Loop) -> list[ToolResult]:
@@ -97,7 +107,7 @@ def _reason(result: ToolResult) -> str:
     return cut(result.content.removeprefix("Error: "), MAX_PART_CHARS)
 
 
-def _call(call_id: str, tool: str, **arguments: str) -> ToolCall:
+def _call(call_id: str, tool: str, **arguments: str | int) -> ToolCall:
     return ToolCall(id=call_id, name=tool, arguments=json.dumps(arguments), input=dict(arguments))
 
 

@@ -3,6 +3,9 @@
 `$1`, `$2` … are words of the arguments, the highest takes all that is left, `$ARGUMENTS` is their text as it was
 typed. Without any of these the arguments are added at the end. What is put in is never looked at again: an argument
 that holds `$1` or !`cmd` stays what it is.
+
+Amounts of money stay what they are: `$100`, `$1,000`, `$1.50`, `$2M`, and `$25` where there are no 25 words. Before any
+other place a backslash says the same, as in Claude Code.
 """
 
 from __future__ import annotations
@@ -12,12 +15,15 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-_PLACEHOLDER = re.compile(r"\$(?:ARGUMENTS|([1-9][0-9]{0,5})(?![0-9]))")
+_PLACEHOLDER = re.compile(r"(\\?)\$(?:ARGUMENTS|([1-9][0-9]?)(?![0-9]|[.,][0-9]{2}|(?:[.,][0-9]+)?[kKMB]\b))")
+ALWAYS_PLACES = 9  # a higher number is one where there are as many words
 # Quotes group; one without a partner is a character like others.
 _WORD = re.compile(r""""[^"]*"|'[^']*'|(?:[^\s"']|"(?![^"]*")|'(?![^']*'))+""")
 _SHELL = re.compile(r"!`([^`]+)`")
-# No mail address, and nothing quoted as code.
-_MENTION = re.compile(r"(?<![\w`])@([^\s`,]+)")
+# No mail address, and nothing quoted as code. A name with blanks stands in quotes, as in Claude Code.
+_MENTION = re.compile(r"""(?<![\w`])@(?:"([^"\n]+)"(#L?[0-9]+(?:-L?[0-9]+)?)?|([^\s`,"][^\s`,]*))""")
+_LINES = re.compile(r"(?s)(.+)#L?([1-9][0-9]{0,8})(?:-L?([1-9][0-9]{0,8}))?")
+_CLOSED = {")": "(", "]": "[", "}": "{", ">": "<"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,7 @@ def inlined(template: str, arguments: str, outputs: Sequence[str]) -> str:
     fill = _Filling.of(template, arguments)
     texts = [fill.into(text) for text in _SHELL.split(template)[::2]]
     filled = "".join(text + output for text, output in zip_longest(texts, outputs, fillvalue=""))
-    return f"{filled}\n\n{arguments}" if arguments.strip() and not _PLACEHOLDER.search(template) else filled
+    return filled if fill.has_places or not arguments.strip() else f"{filled}\n\n{arguments}"
 
 
 def mentions(text: str) -> list[str]:
@@ -70,8 +76,21 @@ def mentions(text: str) -> list[str]:
     >>> mentions("Ask @explore about @src/a.py, @./b (and @c.d). Not me@example.com")
     ['explore', 'src/a.py', './b', 'c.d']
     """
-    names = (_bare(name) for name in _MENTION.findall(text))
+    names = (f"{quoted.strip()}{lines}" if quoted else _bare(name) for quoted, lines, name in _MENTION.findall(text))
     return [*dict.fromkeys(name for name in names if name)]
+
+
+def lines_of(name: str) -> tuple[str, int, int] | None:
+    """The file and the lines that a mention names; None when it names no lines.
+
+    >>> lines_of("src/a.py#L10-20"), lines_of("src/a.py#L7")
+    (('src/a.py', 10, 20), ('src/a.py', 7, 7))
+    """
+    found = _LINES.fullmatch(name)
+    if found is None:
+        return None
+    first, last = sorted((int(found[2]), int(found[3] or found[2])))
+    return found[1], first, last
 
 
 def told_apart(names: Iterable[str], *, is_file: Callable[[str], bool], agents: Collection[str]) -> Mentions:
@@ -86,20 +105,29 @@ class _Filling:
     arguments: str
     words: list[str]
     last: int  # the highest place of the whole template, which takes the rest
+    has_places: bool
 
     @classmethod
     def of(cls, template: str, arguments: str) -> _Filling:
-        places = (int(number) for number in _PLACEHOLDER.findall(template) if number)
-        return cls(arguments, words(arguments), max(places, default=0))
+        typed = words(arguments)
+        found = [each for each in _PLACEHOLDER.finditer(template) if _is_place(each, len(typed))]
+        places = (int(each[2]) for each in found if each[2])
+        return cls(arguments, typed, max(places, default=0), bool(found))
 
     def into(self, text: str) -> str:
         return _PLACEHOLDER.sub(self._value, text)
 
     def _value(self, found: re.Match[str]) -> str:
-        if found[1] is None:
+        if not _is_place(found, len(self.words)):
+            return found[0].removeprefix("\\")
+        if found[2] is None:
             return self.arguments
-        place = int(found[1])
+        place = int(found[2])
         return " ".join(self.words[place - 1 :] if place == self.last else self.words[place - 1 : place])
+
+
+def _is_place(found: re.Match[str], words: int) -> bool:
+    return not found[1] and (found[2] is None or int(found[2]) <= max(ALWAYS_PLACES, words))
 
 
 def _unquoted(word: str) -> str:
@@ -108,4 +136,12 @@ def _unquoted(word: str) -> str:
 
 
 def _bare(name: str) -> str:
-    return name.rstrip(".;:!?\"'" + ("" if "(" in name else ")"))
+    """Without what belongs to the sentence: up to a bracket that is closed and was not opened, `](` of a link too."""
+    opened: list[str] = []
+    for at, letter in enumerate(name):
+        if letter in _CLOSED.values():
+            opened.append(letter)
+        elif letter in _CLOSED and (not opened or opened.pop() != _CLOSED[letter]):
+            name = name[:at]
+            break
+    return name.rstrip(".;:!?\"'*…")

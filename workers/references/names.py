@@ -14,7 +14,8 @@ from ..errors import BadInput
 MAX_REFS = 100
 MAX_ID_CHARS = 1000
 TYPES: tuple[str, ...] = get_args(ContextRef.model_fields["type"].annotation)
-_RANGE = re.compile(r"(?s)(.+)#(\d{1,9})-(\d{1,9})")
+# `#L10-20` is how editors and forges write what we write `#10-20`.
+_RANGE = re.compile(r"(?s)(.+)#(?:L?(\d{1,9})-L?(\d{1,9})|L(\d{1,9}))")
 _ODD = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -31,13 +32,16 @@ def parse_name(name: str) -> ContextRef | None:
 
     >>> parse_name("file:src/a.py#3-4"), parse_name("src/a.py")
     (ContextRef(type='file', id='src/a.py', range=(3, 4)), None)
+    >>> parse_name("file:src/a.py#L3-L4") == parse_name("file:src/a.py#3-4")
+    True
     """
     kind, _, rest = name.partition(":")
     if kind not in TYPES or not rest:
         return None
     found = _RANGE.fullmatch(rest)
-    if found and 1 <= int(found[2]) <= int(found[3]):
-        return ContextRef.model_validate({"type": kind, "id": found[1], "range": (int(found[2]), int(found[3]))})
+    first, last = (int(found[n] or found[4]) for n in (2, 3)) if found else (0, 0)
+    if found and 1 <= first <= last:
+        return ContextRef.model_validate({"type": kind, "id": found[1], "range": (first, last)})
     return ContextRef.model_validate({"type": kind, "id": rest})
 
 
