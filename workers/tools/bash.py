@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from envelope.redaction import redact_head
 from envelope.tracing.spans import variables
 from sandbox.base import WORKSPACE, Command, ExecResult
 
-from ..permissions.paths import touched_folders
+from ..permissions.paths import touched
 from ..permissions.shell import Unparsable, read
 from .base import Target, ToolContext, ToolResult
 from .paths import absolute, looked_in, outside
@@ -44,14 +44,19 @@ class Bash:
         """What it touches outside of the workspace, then each simple command by its text. What is not understood is
         judged whole, and asks; whole is judged, too, what runs nothing."""
         text, workdir = arguments["command"], absolute(arguments.get("workdir", WORKSPACE))
-        around = outside(workdir)
+        around, here = outside(workdir), looked_in(workdir)
         try:
-            line = read(text)
+            line = read(text, workdir)
         except Unparsable:
-            return [*around, Target("bash_unparsed", text, looked_in(workdir))]
-        around += [target for folder in touched_folders(line, workdir) for target in outside(folder)]
+            return [*around, Target("bash_unparsed", text, here)]
+        found = touched(line, workdir)
+        around += [target for folder in found.folders for target in outside(folder)]
         judged = [command.text for command in line.commands if not command.only_moves] or [text]
-        return [*dict.fromkeys(around), *(Target("bash", each, looked_in(workdir)) for each in judged)]
+        return [
+            *dict.fromkeys(around),
+            *([Target("bash_unparsed", text)] if found.is_unknown else ()),
+            *_looking(judged, [path for path in (here, *found.looked_in) if path not in ("", WORKSPACE)]),
+        ]
 
     def title(self, arguments: Mapping[str, Any]) -> str:
         return arguments.get("description") or redact_head(arguments["command"], TITLE_CHARS)
@@ -72,6 +77,12 @@ class Bash:
         told = await _output_text(context, call_id, ended, timeout_ms)
         facts = {"exit_code": ended.exit_code, "timed_out": ended.timed_out}
         return ToolResult(told, self.title(arguments), metadata=facts)
+
+
+def _looking(judged: Sequence[str], paths: Sequence[str]) -> Iterator[Target]:
+    """A target for each command, and more only where there are more places in which to look for links."""
+    for index in range(max(len(judged), len(paths))):
+        yield Target("bash", judged[min(index, len(judged) - 1)], paths[index] if index < len(paths) else "")
 
 
 async def _output_text(context: ToolContext, call_id: str, ended: ExecResult, timeout_ms: int) -> str:
