@@ -88,6 +88,7 @@ class Session(Stored):
     cost_microusd: int = 0
     tool_calls: tuple[ToolCallSummary, ...] = ()
     read_digests: Annotated[dict[str, str], Field(default_factory=dict)]
+    cwd: str = ""  # where commands run, if they have left the folder that the task begins in
     changes: str | None = None
     open_turn: tuple[Answered, ...] = ()
     approved: tuple[Grant, ...] = ()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from secrets import token_hex
 from typing import Any
 
 from envelope.redaction import redact_head
 from envelope.tracing.spans import variables
-from sandbox.base import WORKSPACE, Command, ExecResult
+from sandbox.base import WORKSPACE, Command, ExecResult, Sandbox
+from sandbox.errors import PathError
 
 from ..permissions.paths import touched
 from ..permissions.shell import Unparsable, read
 from .base import Target, ToolContext, ToolResult
+from .errors import ToolError
 from .paths import absolute, looked_in, outside
 from .schema import count, parameters, text
 from .spill import spill
@@ -22,6 +26,9 @@ DEFAULT_TIMEOUT_MS = 120_000
 MAX_TIMEOUT_MS = 600_000
 # A title is one line of a live tree.
 TITLE_CHARS = 100
+# What may leave a shell in another folder than it began in.
+_MOVES = re.compile(r"\b(?:cd|pushd|popd|source|eval)\b|(?:^|[\s;&|({])\.\s")
+MAX_PATH_BYTES = 4096
 
 
 class Bash:
@@ -30,13 +37,14 @@ class Bash:
         "Run a shell command in the sandbox; stdin is closed, and there is no network but what the system prompt names."
         " stdout and stderr come together,"
         f" long output loses its beginning. Default time-out {DEFAULT_TIMEOUT_MS} ms, at most {MAX_TIMEOUT_MS} ms."
-        " Every call is a fresh shell: use workdir instead of cd. Use the file tools to read, search and edit."
+        " Every call is a fresh shell, but begins where the last one went with cd; workdir is for one call."
+        " Use the file tools to read, search and edit."
     )
     parameters = parameters(
         ["command"],
         command=text("the command line"),
         timeout=count("time-out in milliseconds"),
-        workdir=text(f"directory to run in (default {WORKSPACE})"),
+        workdir=text(f"directory to run this call in (relative ones are in {WORKSPACE})"),
         description=text("what it does, in five to ten words"),
     )
 
@@ -73,10 +81,40 @@ class Bash:
         cwd = absolute(arguments.get("workdir", WORKSPACE))
         context.may_have_written = True
         env = {**context.shell_environment, **variables()}
-        ended = await sandbox.exec(Command(arguments["command"], cwd=cwd, timeout_s=timeout_ms / 1000, env=env))
+        stays = cwd == (context.cwd or context.folder)  # else it is for this call alone
+        note = f"/tmp/.cwd-{token_hex(8)}" if stays and _MOVES.search(arguments["command"]) else ""  # noqa: S108
+        # subshells and other programs do not run the trap
+        text = f"trap 'pwd -P >{note} 2>/dev/null' EXIT; {arguments['command']}" if note else arguments["command"]
+        try:
+            ended = await sandbox.exec(Command(text, cwd=cwd, timeout_s=timeout_ms / 1000, env=env))
+        except PathError as e:
+            if not (context.cwd and stays):
+                raise
+            context.cwd = ""
+            begins = f"commands begin in {context.folder} again"
+            raise ToolError(f"nothing was run: the working directory {cwd} is gone ({e}); {begins}") from e
         told = await _output_text(context, call_id, ended, timeout_ms)
+        if note and (went := await _noted_folder(sandbox, note)) and went != cwd:
+            context.cwd = "" if went == context.folder else went
+            told = f"{told}\n(the working directory is {went} now)"
         facts = {"exit_code": ended.exit_code, "timed_out": ended.timed_out}
         return ToolResult(told, self.title(arguments), metadata=facts)
+
+
+def in_working_directory(tool: str, arguments: Mapping[str, Any], context: ToolContext) -> Mapping[str, Any]:
+    """The arguments of a call with the folder in which it runs, where that is not the one that all begins in."""
+    return {"workdir": context.cwd, **arguments} if tool == Bash.name and context.cwd else arguments
+
+
+async def _noted_folder(sandbox: Sandbox, note: str) -> str:
+    """Where a shell ended that has told so; what it says is only where the next one is started, and judged."""
+    try:
+        said = await sandbox.read(note, max_bytes=MAX_PATH_BYTES)
+        await sandbox.exec(Command(["rm", "-f", note]))
+        path = said.decode().removesuffix("\n")
+    except (PathError, UnicodeDecodeError):  # it was killed, or has become another program
+        return ""
+    return path if path.startswith("/") and not re.search(r"[\n\0]", path) else ""
 
 
 def _looking(judged: Sequence[str], paths: Sequence[str]) -> Iterator[Target]:
