@@ -34,17 +34,17 @@ async def act(session: Session, loop: Loop) -> Session:
     session = with_started(session, answers)
     if any(answer.waits for answer in answers):
         return with_open_turn(session, answers, loop.context.read_digests)
-    call = circle_left(loop.context.people, session)
-    session = with_answers(session, answers, loop.context.read_digests)
+    before, session = session, with_answers(session, answers, loop.context.read_digests)
     if plan_approved(answers):
         return finished(session, next_agent=AFTER_PLAN)
     if (value := given(answers)) is not None:
         return finished(session, value)
+    call = circle_left(loop.context.people, session, before.open_turn)
     if call is None:
         return session
     loop.emit(WarningRaised(message=f"the model repeats the same call of {call.name}"))
     if was_warned:
-        return failed(session, ErrorCode.TURN_LIMIT, f"the model kept repeating the same call of {call.name}")
+        return session.model_copy(update={"circling": call.name})
     return tell(session, loop, WARNING)
 
 

@@ -99,6 +99,7 @@ class Session(Stored):
     due: Due | None = None
     cleared: tuple[int, ...] = ()
     counted: Counted | None = None
+    circling: str = ""  # the tool that the model calls again and again: its next turn is a closing one
     waits_at_microusd: int | None = None  # the trace's cap, which somebody must raise before the next call
     waits_for_tenant: bool = False  # that cap is the tenant's
     cassette: str | None = None  # blob of the newest piece of what is recorded of this task
