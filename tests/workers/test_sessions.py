@@ -205,3 +205,20 @@ async def test_a_caller_goes_on_with_a_subagent_that_was_cancelled(start_agents)
 
     assert "It was blue" in result.output.text
     assert [call.is_error for call in result.tool_calls] == [True, False]
+
+
+async def test_a_session_that_goes_on_is_where_it_was(start_agents):
+    hands, _ = await start_agents(
+        """
+rules:
+  - {when: {user_contains: first, tool_results: 0}, reply: {tool_calls: [{name: bash, arguments: {command: cd /tmp}}]}}
+  - {when: {user_contains: second, tool_results: 1}, reply: {tool_calls: [{name: bash, arguments: {command: pwd}}]}}
+  - {when: {user_contains: second}, reply: {text: "${result.1}"}}
+  - {reply: {text: "${result.0}"}}
+"""
+    )
+    first = await hands.result(ask(hands, "first"))
+    second = await hands.result(ask(hands, "second", resume_token=first.resume_token))
+
+    assert "the working directory is /tmp now" in first.output.text
+    assert second.output.text == "/tmp"

@@ -27,24 +27,24 @@ async def act(session: Session, loop: Loop) -> Session:
     was_warned = session.messages[-2].content == WARNING
     session = session if session.open_turn else await _begin_calls(session, loop)
     heard = await hear_people(session.open_turn, loop.context, loop.run_calls, loop.emit)
-    session = with_approvals(session, loop.context.people)
+    session = _with_cwd(with_approvals(session, loop.context.people), loop)
     if heard.refused:
         return _refused(session, heard, loop)
     answers = await collect(heard.answers, loop.context, loop.emit)
     session = with_started(session, answers)
     if any(answer.waits for answer in answers):
         return with_open_turn(session, answers, loop.context.read_digests)
-    call = circle_left(loop.context.people, session)
-    session = with_answers(session, answers, loop.context.read_digests)
+    before, session = session, with_answers(session, answers, loop.context.read_digests)
     if plan_approved(answers):
         return finished(session, next_agent=AFTER_PLAN)
     if (value := given(answers)) is not None:
         return finished(session, value)
+    call = circle_left(loop.context.people, session, before.open_turn)
     if call is None:
         return session
     loop.emit(WarningRaised(message=f"the model repeats the same call of {call.name}"))
     if was_warned:
-        return failed(session, ErrorCode.TURN_LIMIT, f"the model kept repeating the same call of {call.name}")
+        return session.model_copy(update={"circling": call.name})
     return tell(session, loop, WARNING)
 
 
@@ -65,6 +65,7 @@ async def _begin_calls(session: Session, loop: Loop) -> Session:
             await _save_cut(session, cut, loop)
             raise
     before, session = session, with_started(with_open_turn(session, answers, loop.context.read_digests), answers)
+    session = _with_cwd(session, loop)
     is_handed_on = any(answer.child for answer in answers) or session.background != before.background
     return await loop.save(session) if is_handed_on else session
 
@@ -75,7 +76,12 @@ async def _save_cut(session: Session, cut: CutOff, loop: Loop) -> None:
         return
     answers = cut_off(session.messages[-1].tool_calls, cut.results)
     with suppress(SandboxError):  # what its work has come to cannot be seen any more
-        await loop.save(with_answers(session, answers, loop.context.read_digests, finish="cancelled"))
+        session = with_answers(session, answers, loop.context.read_digests, finish="cancelled")
+        await loop.save(_with_cwd(session, loop))
+
+
+def _with_cwd(session: Session, loop: Loop) -> Session:
+    return session.model_copy(update={"cwd": loop.context.cwd})
 
 
 def _refused(session: Session, heard: Heard, loop: Loop) -> Session:

@@ -60,7 +60,10 @@ def why_stop(session: Session, *, trace_exhausted: bool) -> Stop | None:
 
 
 def is_last_turn(session: Session) -> bool:
-    """Is the coming turn the last that the budget allows? It is then a closing one, without tools."""
+    """Is the coming turn the last that the budget allows, or that a model in a circle has? It is then a closing one,
+    without tools."""
+    if session.circling:
+        return True
     return session.budget.max_turns is not None and session.turn + 1 >= session.budget.max_turns
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from envelope.errors import ErrorCode
+
 from ..llm.base import ToolCall
 from ..permissions.rules import Action
 from ..tools.asking import DOOM_LOOP
 from ..tools.people import Asked, People
+from .calls import Answered
+from .history import failed
 from .repeats import circling
 from .session import Session
 
@@ -19,12 +25,23 @@ def begin_turn(people: People | None, session: Session) -> None:
     people.turn, people.suspect = session.turn, call.id if call and asks else ""
 
 
-def circle_left(people: People | None, session: Session) -> ToolCall | None:
-    """The call of an open turn that closed a circle, unless people were asked about it, or a rule allows it."""
+def circle_left(people: People | None, session: Session, open_turn: Sequence[Answered]) -> ToolCall | None:
+    """The call of the last turn that closed a circle, unless people were asked about it, or a rule allows it.
+
+    `open_turn`: the turn as it stood before people had settled it.
+    """
     call = circling(session.messages)
-    if call is None or any(_is_about_loops(answer.result) for answer in session.open_turn):
+    if call is None or any(_is_about_loops(answer.result) for answer in open_turn):
         return None
     return None if people and people.action(DOOM_LOOP, call.name) is Action.ALLOW else call
+
+
+def circle_ended(session: Session) -> Session:
+    """After a closing turn: a session that had it because its model went round in circles is over."""
+    if not session.circling:
+        return session
+    detail = f"the model kept repeating the same call of {session.circling}"
+    return failed(session, ErrorCode.TURN_LIMIT, detail, "say what it should do instead: muster task prompt")
 
 
 def _is_about_loops(result: object) -> bool:

@@ -70,6 +70,7 @@ def reopen_session(session: Session, agent: Agent, *, model: str, prompt: str | 
         model=model,
         messages=(*mended.messages, *said),
         read_digests=mended.read_digests,
+        cwd=mended.cwd,
         changes=mended.changes,
         approved=mended.approved,
         budget=with_turn_limit(budget, agent.max_turns),

@@ -21,6 +21,7 @@ from .background import with_words_of_children
 from .bound import window_tokens
 from .budget import Stop, is_last_turn, why_stop
 from .calls import offer
+from .circles import circle_ended
 from .compacting import comes_first, compact, is_over, measured, with_words
 from .concluding import conclude, model_failed
 from .history import CLOSING, resumed, was_told, with_reply
@@ -79,7 +80,7 @@ async def step(session: Session, loop: Loop) -> Session:
     if acts:
         return await act(session, loop)
     # after a closing turn: its turns are used up, and that is what `run` will say
-    return session if closing else conclude(session, reply, loop)
+    return circle_ended(session) if closing else conclude(session, reply, loop)
 
 
 async def _heard(session: Session, loop: Loop) -> Session:

@@ -88,6 +88,7 @@ class Session(Stored):
     cost_microusd: int = 0
     tool_calls: tuple[ToolCallSummary, ...] = ()
     read_digests: Annotated[dict[str, str], Field(default_factory=dict)]
+    cwd: str = ""  # where commands run, if they have left the folder that the task begins in
     changes: str | None = None
     open_turn: tuple[Answered, ...] = ()
     approved: tuple[Grant, ...] = ()
@@ -98,6 +99,7 @@ class Session(Stored):
     due: Due | None = None
     cleared: tuple[int, ...] = ()
     counted: Counted | None = None
+    circling: str = ""  # the tool that the model calls again and again: its next turn is a closing one
     waits_at_microusd: int | None = None  # the trace's cap, which somebody must raise before the next call
     waits_for_tenant: bool = False  # that cap is the tenant's
     cassette: str | None = None  # blob of the newest piece of what is recorded of this task

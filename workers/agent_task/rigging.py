@@ -125,6 +125,8 @@ class Rigging:
             attempt.sandbox.opened,
             self._children(),
             digests,
+            folder=folder_of(attempt.request),
+            cwd=session.cwd,
             todos=todos_of(session),
             emit=attempt.reporter.report,
             after_write=self.care,

@@ -20,8 +20,8 @@ UNSCOPED = frozenset({"external_directory", "doom_loop", "question", "plan_exit"
 HEADLESS = tuple(Rule(tool, "*", Action.DENY) for tool in ("question", "plan_enter", "plan_exit"))
 # permission → what the model can do instead
 HINTS = {
-    "bash_unparsed": "; which commands it runs cannot be told: write them plainly (programs by their names, no eval,"
-    " no [[ ]], no arithmetic on variables), one call for each if need be"
+    "bash_unparsed": "; which commands it runs cannot be told, or in which folder: write them plainly (programs and"
+    " folders by their names, no eval, no [[ ]], no arithmetic on variables), one call for each if need be"
 }
 
 

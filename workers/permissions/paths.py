@@ -1,44 +1,95 @@
 """Which folders a shell text touches by name. Pure.
 
-Looked at are the arguments of the commands that handle files, and what redirections name. Not seen are variables,
-links, and what any other program does with its arguments: that is the sandbox's business.
+Looked at are the arguments of the commands that handle files, where `cd` and its kin and `git -C` lead, and what
+redirections name, each from the folder in which it runs. Not seen are variables, and what any other program does with
+its arguments: that is the sandbox's business.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from sandbox.container import HOME
 
 from .runners import program
 from .shell import CommandLine, SimpleCommand
+from .words import Word
+from .working_directory import destination
 
-FILE_COMMANDS = frozenset({"cd", "pushd", "rm", "cp", "mv", "mkdir", "touch", "chmod", "chown", "cat"})
-_INTO_FOLDERS = frozenset({"cd", "pushd"})  # their argument is the folder itself
+FILE_COMMANDS = frozenset({"rm", "cp", "mv", "mkdir", "touch", "chmod", "chown", "cat"})
+_GIT_FOLDERS = frozenset({"-C", "--git-dir", "--work-tree"})
+_GIT_VALUES = frozenset({"-c", "--namespace", "--config-env", "--attr-source"})  # the next word is no command
 # Every shell has these, and they hold nothing.
 _STREAMS = re.compile(r"/dev/(?:null|zero|full|u?random|tty|std(?:in|out|err)|fd/\d+)")
 
 
-def touched_folders(line: CommandLine, cwd: str) -> list[str]:
-    """The folders around what the text names, whole and without repeats; `cwd` is a whole path."""
-    found = [folder for command in line.commands for folder in _of_command(command, cwd)]
-    found += [_around(path) for file in line.files for path in _paths(file, cwd)]
-    return list(dict.fromkeys(found))
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """`folders` are around what the text names, whole and without repeats. `looked_in`: those of what is named behind
+    a `cd`, as they are written: it may have led through a link. `is_unknown`: may it touch what only running it
+    tells?"""
+
+    folders: tuple[str, ...]
+    looked_in: tuple[str, ...]
+    is_unknown: bool
 
 
-def _of_command(command: SimpleCommand, cwd: str) -> Iterator[str]:
-    name = program(command)
-    if name not in FILE_COMMANDS:
-        return
-    values = [word.value for word in command.words[1:] if word.value is not None]
-    if name == "cd" and len(command.words) == 1:
-        values = [HOME]
-    for value in values:
-        if argument := _without_flag(value):
-            for path in _paths(argument, cwd):
-                yield posixpath.normpath(path) if name in _INTO_FOLDERS else _around(path)
+def touched(line: CommandLine, start: str) -> Touched:
+    """What a text touches that was read with this folder to begin in."""
+    named = [each for command in line.commands for each in _of_command(command)]
+    named += [(folder, path) for file in line.files for path in _paths(file.path) for folder in _sorted(file.folders)]
+    known = [(folder, posixpath.join(folder or "/", path)) for folder, path in named if _is_known(folder, path)]
+    known = [(folder, path) for folder, path in known if not _STREAMS.fullmatch(path)]
+    found = [_around(path) for _, path in known]
+    behind_moves = [_looked_in(path) for folder, path in known if folder != start]
+    return Touched(
+        tuple(dict.fromkeys(found)), tuple(dict.fromkeys(behind_moves)), not all(_is_known(*each) for each in named)
+    )
+
+
+def _is_known(folder: str | None, path: str) -> bool:
+    return folder is not None or path.startswith("/")
+
+
+def _looked_in(path: str) -> str:
+    return path.removesuffix("/./") or "/" if path.endswith("/./") else posixpath.dirname(path)
+
+
+def _of_command(command: SimpleCommand) -> Iterator[tuple[str | None, str]]:
+    """What it names, and from where. A folder ends in a slash."""
+    name, runs_in = program(command), _sorted(command.folders)
+    if command.leads:
+        yield from ((lead, "./") for lead in _sorted(command.leads))
+    elif name == "git":
+        yield from ((led, "./") for folder in runs_in for led in _of_git(command, folder))
+    elif name in FILE_COMMANDS:
+        arguments = [_without_flag(word.value) for word in command.words[1:] if word.value is not None]
+        paths = [path for argument in arguments if argument for path in _paths(argument)]
+        yield from ((folder, path) for path in paths for folder in runs_in)
+
+
+def _sorted(folders: Iterable[str | None]) -> list[str | None]:
+    return sorted(folders, key=str)
+
+
+def _of_git(command: SimpleCommand, folder: str | None) -> Iterator[str | None]:
+    """The folders that git is told to work in, by the options before its own command."""
+    words = iter(command.words[1:])
+    for word in words:
+        if word.value is not None and not word.value.startswith("-"):
+            return
+        name, equals, value = (word.value or "").partition("=")
+        if name in _GIT_VALUES and not equals:
+            next(words, None)
+        elif name in _GIT_FOLDERS:
+            # a tilde is expanded by some shells here
+            given = Word(value, None if value.startswith("~") else value, 0) if equals else next(words, None)
+            led = destination(given, folder)
+            folder = led if name == "-C" else folder
+            yield led
 
 
 def _without_flag(argument: str) -> str:
@@ -54,16 +105,13 @@ def _without_flag(argument: str) -> str:
     return argument[2:] if "/" in argument else ""
 
 
-def _paths(written: str, cwd: str) -> Iterator[str]:
-    """The whole paths that an argument may stand for, each but for what follows its first wildcard."""
+def _paths(written: str) -> Iterator[str]:
+    """The paths that an argument may stand for, each but for what follows its first wildcard."""
     for path in _brace_parts(written):
-        expanded = re.sub(r"^~([^/]*)", lambda user: f"/home/{user[1]}" if user[1] else HOME, path)
-        whole = posixpath.join(cwd, expanded)
+        whole = re.sub(r"^~([^/]*)", lambda user: f"/home/{user[1]}" if user[1] else HOME, path)
         cut = re.split(r"[*?\[]", whole, maxsplit=1)[0]
         # `a*/../../etc` leaves the folder that its beginning is in
-        for candidate in dict.fromkeys((cut, whole if "/.." in whole[len(cut) :] else cut)):
-            if not _STREAMS.fullmatch(candidate):
-                yield candidate
+        yield from dict.fromkeys((cut, whole if "/.." in whole[len(cut) :] else cut))
 
 
 def _brace_parts(written: str) -> list[str]:

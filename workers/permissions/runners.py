@@ -21,13 +21,15 @@ from .words import SimpleCommand, Word
 class Runner:
     """`switches` and `long` as `getopt` takes them; with one of `asks` it only tells something.
 
-    `operands`: how many words of its own stand before the command.
+    `operands`: how many words of its own stand before the command. `folder`: the options that name the folder which it
+    runs the command in.
     """
 
     switches: str = ""
     long: tuple[str, ...] = ()
     asks: str = ""
     operands: int = 0
+    folder: tuple[str, ...] = ()
 
 
 RUNNERS: dict[str, Runner] = {
@@ -37,7 +39,7 @@ RUNNERS: dict[str, Runner] = {
     "command": Runner("pvV", asks="vV"),
     "chroot": Runner(operands=1),
     "doas": Runner("nu:C:"),
-    "env": Runner("i0u:C:v", ("ignore-environment", "null", "unset=", "chdir=", "debug")),
+    "env": Runner("i0u:C:v", ("ignore-environment", "null", "unset=", "chdir=", "debug"), folder=("-C", "--chdir")),
     "exec": Runner("cla:"),
     "flock": Runner("sxunw:", ("shared", "exclusive", "nonblock", "wait=", "timeout="), operands=1),
     "gosu": Runner(operands=1),
@@ -47,7 +49,11 @@ RUNNERS: dict[str, Runner] = {
     "setsid": Runner("cfw", ("ctty", "fork", "wait")),
     "stdbuf": Runner("i:o:e:", ("input=", "output=", "error=")),
     "strace": Runner("cCdfFhiqrtTvVxyYe:o:p:s:u:E:P:S:I:a:b:O:X:"),
-    "sudo": Runner("AbEHknPSu:g:p:C:h:T:R:D:", ("preserve-env", "user=", "group=", "set-home", "non-interactive")),
+    "sudo": Runner(
+        "AbEHknPSu:g:p:C:h:T:R:D:",
+        ("preserve-env", "user=", "group=", "set-home", "non-interactive"),
+        folder=("-D",),
+    ),
     "taskset": Runner("a", ("all-tasks",), operands=1),
     "time": Runner("pvaf:o:", ("portability", "verbose", "append", "format=", "output=")),
     "timeout": Runner("k:s:v", ("kill-after=", "signal=", "preserve-status", "foreground", "verbose"), operands=1),
@@ -91,6 +97,21 @@ def inner_commands(command: SimpleCommand) -> Iterator[SimpleCommand]:
     if name in ("find", "xargs") and any(_is_runner(each) for each in inner):
         raise Unparsable(f"what {name!r} makes of {inner[0].name!r} cannot be told from its text")
     yield from inner
+
+
+def folder_option(command: SimpleCommand) -> Word | None:
+    """The word that names another folder for what this command runs; one without a value when it is not plain which
+    folder that is."""
+    name, runner = program(command), RUNNERS.get(program(command))
+    if name == "chroot" or (name == "find" and any(word.value in ("-execdir", "-okdir") for word in command.words)):
+        return Word("", None, 0)
+    if runner is None or not runner.folder:
+        return None
+    options, _ = _options(command, runner)
+    found = [options[each] for each in runner.folder if each in options]
+    # quoted or not is not known here
+    plain = [Word(each, None if each.startswith("~") else each, 0) for each in found]
+    return plain[0] if len(plain) == 1 else Word("", None, 0) if plain else None
 
 
 def script(command: SimpleCommand) -> str | None:

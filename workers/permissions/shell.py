@@ -15,19 +15,24 @@ command of its own, it tells these, after the one that holds them:
 `Unparsable` are for it a name that is an expansion, a wildcard or quoted; a runner with options that are not in its
 table; `eval` and its kin; a shell that reads its text from its input; a redirection without a command; and all that
 `syntax` does not believe.
+
+It also tells in which folders each of them runs, and each redirection opens its file (see `working_directory`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from .runners import inner_commands, program, script
+from sandbox.base import WORKSPACE
+
+from .runners import folder_option, inner_commands, program, script
 from .syntax import Node, Unparsable, parse, source_of, tree, walk
-from .words import SimpleCommand, Word, check_name, value_of
+from .words import MOVES, SimpleCommand, Word, check_name, value_of
+from .working_directory import ANYWHERE, Places, destination, folders, is_obscure, moved, places_in
 
-__all__ = ["CommandLine", "SimpleCommand", "Unparsable", "commands", "read"]
+__all__ = ["CommandLine", "NamedFile", "SimpleCommand", "Unparsable", "commands", "read"]
 
 # `sudo env nice …`, `sh -c "sh -c …"`: as many may stand in each other.
 MAX_LAYERS = 8
@@ -43,11 +48,28 @@ _CHAINS = frozenset({"list", "pipeline", "negated_command"})
 
 
 @dataclass(frozen=True, slots=True)
+class NamedFile:
+    """A path as a redirection names it, and the folders in which that may happen (None: anywhere)."""
+
+    path: str
+    folders: frozenset[str | None]
+
+
+@dataclass(frozen=True, slots=True)
 class CommandLine:
     """`files`: what its redirections name, wherever they stand, as far as the text tells."""
 
     commands: tuple[SimpleCommand, ...] = ()
-    files: tuple[str, ...] = ()
+    files: tuple[NamedFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What a text stands in. `layer`: how many others; `is_obscure`: can it not be told what `cd` means there?"""
+
+    places: Places
+    layer: int = 0
+    is_obscure: bool = False
 
 
 def commands(text: str) -> list[SimpleCommand]:
@@ -64,26 +86,36 @@ def commands(text: str) -> list[SimpleCommand]:
     return [command for command in found if not command.only_moves]
 
 
-def read(text: str, layer: int = 0) -> CommandLine:
-    """All that a text runs, and the files that it names; `Unparsable` when it is not plain what. `layer`: how many
-    texts it stands in."""
+def read(text: str, folder: str = WORKSPACE) -> CommandLine:
+    """All that a text runs, and the files that it names; `Unparsable` when it is not plain what. `folder`: where the
+    shell begins, as a whole path."""
+    return _read(text, _Around(frozenset({(folder,)})))
+
+
+def _read(text: str, around: _Around) -> CommandLine:
     root = parse(text)
     if all(child.type == "comment" for child in root.children):
         raise Unparsable("there is no command")
     source, owners = text.encode(), _redirection_owners(root)
-    return _joined(_read_node(node, source, owners, layer) for node, _ in walk(root))
+    nodes = [node for node, _ in walk(root)]
+    found = {node.id: _command(node, source, owners.get(node.id)) for node in nodes if node.type == "command"}
+    obscure = around.is_obscure or is_obscure(root, found)
+    at = places_in(root, found, around.places, obscure=obscure)
+    return _joined(_read_node(node, found, _Around(at(node), around.layer, obscure)) for node in nodes)
 
 
-def _read_node(node: Node, source: bytes, owners: dict[int, Node], layer: int) -> CommandLine:
+def _read_node(node: Node, found: Mapping[int, SimpleCommand], around: _Around) -> CommandLine:
     """What this node itself adds, without those inside of it."""
     match node.type:
         case "command":
-            return _unfolded(_command(node, source, owners.get(node.id)), layer)
+            return _unfolded(found[node.id], around)
         case "file_redirect":
             target = next((child for child in node.named_children if child.type != "file_descriptor"), None)
             value = value_of(target) if target else None
             # `2>&1`: the number is a descriptor
-            return CommandLine(files=() if value is None or (target and target.type == "number") else (value,))
+            if value is None or (target and target.type == "number"):
+                return CommandLine()
+            return CommandLine(files=(NamedFile(value, folders(around.places)),))
         case "redirected_statement" if node.children[0].type in _REDIRECTS:
             raise Unparsable("there is a redirection without a command")
         case "variable_assignment" if node.parent and node.parent.type != "command":
@@ -93,21 +125,33 @@ def _read_node(node: Node, source: bytes, owners: dict[int, Node], layer: int) -
             return CommandLine()
 
 
-def _unfolded(command: SimpleCommand, layer: int) -> CommandLine:
+def _unfolded(command: SimpleCommand, around: _Around) -> CommandLine:
     """The command, and all that it runs by being run."""
     check_name(command)
-    if layer > MAX_LAYERS:
+    if around.layer > MAX_LAYERS:
         raise Unparsable("too many commands run each other")
+    places = around.places
+    leads = folders(moved(command, places).well or places) if command.name in MOVES else frozenset[str | None]()
+    placed = replace(command, folders=folders(places), leads=leads)
     plainer = _plainer(command)
     inner = [plainer] if plainer else inner_commands(command)
     text = None if plainer else script(command)
+    below = _Around(places if plainer else _placed_by(command, places), around.layer + 1, around.is_obscure)
     return _joined(
         [
-            CommandLine((command,)),
-            *(_unfolded(each, layer + 1) for each in inner),
-            CommandLine() if text is None else read(text, layer + 1),
+            CommandLine((placed,)),
+            *(_unfolded(each, below) for each in inner),
+            CommandLine() if text is None else _read(text, below),
         ]
     )
+
+
+def _placed_by(command: SimpleCommand, places: Places) -> Places:
+    """Where a command runs what stands in its arguments."""
+    option = folder_option(command)
+    if option is None:
+        return places
+    return ANYWHERE if option.value is None else frozenset((destination(option, stack[0]),) for stack in places)
 
 
 def _plainer(command: SimpleCommand) -> SimpleCommand | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from .prefixes import prefix_words
@@ -48,12 +48,15 @@ class Word(str):
 class SimpleCommand:
     """One command as it is written: `text`, redirections and what is assigned before it included.
 
-    `words` begin with the name, and hold neither assignments nor redirections.
+    `words` begin with the name, and hold neither assignments nor redirections. `folders`: where it may run, and
+    `leads`: where it may lead the shell, if it moves it; None stands for anywhere (see `working_directory`).
     """
 
     text: str
     words: tuple[Word, ...]
     redirected: bool = False
+    folders: frozenset[str | None] = field(default=frozenset(), compare=False, repr=False)
+    leads: frozenset[str | None] = field(default=frozenset(), compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.text

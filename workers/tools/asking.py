@@ -23,7 +23,7 @@ ITSELF = frozenset({"external_directory", "skill", "doom_loop"})
 DOOM_LOOP = "doom_loop"
 QUESTIONS = {
     "bash": "May this command run?",
-    "bash_unparsed": "May this command run? Which programs it starts cannot be told.",
+    "bash_unparsed": "May this command run? What it starts, or where, cannot be told.",
     "edit": "May this change be made?",
     "external_directory": "May the agent reach outside of its workspace?",
     DOOM_LOOP: "The agent makes the same call again and again. May it once more?",

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from envelope.events import Event, Todo
 from envelope.messages import TaskResult
-from sandbox.base import Sandbox
+from sandbox.base import WORKSPACE, Sandbox
 
 from ..llm.base import FilePart, ToolCall
 from .people import Asked, People
@@ -156,12 +156,15 @@ class ToolContext:
     is not there, or has another content by now, are refused. It is part of the session and survives a restart.
     `todos` is the session's list as it stands (see `agent/todos.py`). `emit` tells people what a result does not.
     `nearby` gives what a project says about the folder of a file that is read; `user_dir` has the user's own skills.
+    `cwd` is where commands run, as far as they have left `folder`; it is part of the session, too.
     """
 
     sandbox: GetSandbox
     children: Children
     read_digests: dict[str, str]
     may_have_written: bool = False  # set by tools that can change the workspace; tells the loop to take a snapshot
+    folder: str = WORKSPACE  # where the task begins
+    cwd: str = ""
     todos: tuple[Todo, ...] = ()
     emit: Callable[[Event], None] = nobody_watches
     after_write: AfterWrite = nobody_looks

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from secrets import token_hex
 from typing import Any
 
 from envelope.redaction import redact_head
 from envelope.tracing.spans import variables
-from sandbox.base import WORKSPACE, Command, ExecResult
+from sandbox.base import WORKSPACE, Command, ExecResult, Sandbox
+from sandbox.errors import PathError
 
-from ..permissions.paths import touched_folders
+from ..permissions.paths import touched
 from ..permissions.shell import Unparsable, read
 from .base import Target, ToolContext, ToolResult
+from .errors import ToolError
 from .paths import absolute, looked_in, outside
 from .schema import count, parameters, text
 from .spill import spill
@@ -22,6 +26,9 @@ DEFAULT_TIMEOUT_MS = 120_000
 MAX_TIMEOUT_MS = 600_000
 # A title is one line of a live tree.
 TITLE_CHARS = 100
+# What may leave a shell in another folder than it began in.
+_MOVES = re.compile(r"\b(?:cd|pushd|popd|source|eval)\b|(?:^|[\s;&|({])\.\s")
+MAX_PATH_BYTES = 4096
 
 
 class Bash:
@@ -30,13 +37,14 @@ class Bash:
         "Run a shell command in the sandbox; stdin is closed, and there is no network but what the system prompt names."
         " stdout and stderr come together,"
         f" long output loses its beginning. Default time-out {DEFAULT_TIMEOUT_MS} ms, at most {MAX_TIMEOUT_MS} ms."
-        " Every call is a fresh shell: use workdir instead of cd. Use the file tools to read, search and edit."
+        " Every call is a fresh shell, but begins where the last one went with cd; workdir is for one call."
+        " Use the file tools to read, search and edit."
     )
     parameters = parameters(
         ["command"],
         command=text("the command line"),
         timeout=count("time-out in milliseconds"),
-        workdir=text(f"directory to run in (default {WORKSPACE})"),
+        workdir=text(f"directory to run this call in (relative ones are in {WORKSPACE})"),
         description=text("what it does, in five to ten words"),
     )
 
@@ -44,14 +52,19 @@ class Bash:
         """What it touches outside of the workspace, then each simple command by its text. What is not understood is
         judged whole, and asks; whole is judged, too, what runs nothing."""
         text, workdir = arguments["command"], absolute(arguments.get("workdir", WORKSPACE))
-        around = outside(workdir)
+        around, here = outside(workdir), looked_in(workdir)
         try:
-            line = read(text)
+            line = read(text, workdir)
         except Unparsable:
-            return [*around, Target("bash_unparsed", text, looked_in(workdir))]
-        around += [target for folder in touched_folders(line, workdir) for target in outside(folder)]
+            return [*around, Target("bash_unparsed", text, here)]
+        found = touched(line, workdir)
+        around += [target for folder in found.folders for target in outside(folder)]
         judged = [command.text for command in line.commands if not command.only_moves] or [text]
-        return [*dict.fromkeys(around), *(Target("bash", each, looked_in(workdir)) for each in judged)]
+        return [
+            *dict.fromkeys(around),
+            *([Target("bash_unparsed", text)] if found.is_unknown else ()),
+            *_looking(judged, [path for path in (here, *found.looked_in) if path not in ("", WORKSPACE)]),
+        ]
 
     def title(self, arguments: Mapping[str, Any]) -> str:
         return arguments.get("description") or redact_head(arguments["command"], TITLE_CHARS)
@@ -68,10 +81,46 @@ class Bash:
         cwd = absolute(arguments.get("workdir", WORKSPACE))
         context.may_have_written = True
         env = {**context.shell_environment, **variables()}
-        ended = await sandbox.exec(Command(arguments["command"], cwd=cwd, timeout_s=timeout_ms / 1000, env=env))
+        stays = cwd == (context.cwd or context.folder)  # else it is for this call alone
+        note = f"/tmp/.cwd-{token_hex(8)}" if stays and _MOVES.search(arguments["command"]) else ""  # noqa: S108
+        # subshells and other programs do not run the trap
+        text = f"trap 'pwd -P >{note} 2>/dev/null' EXIT; {arguments['command']}" if note else arguments["command"]
+        try:
+            ended = await sandbox.exec(Command(text, cwd=cwd, timeout_s=timeout_ms / 1000, env=env))
+        except PathError as e:
+            if not (context.cwd and stays):
+                raise
+            context.cwd = ""
+            begins = f"commands begin in {context.folder} again"
+            raise ToolError(f"nothing was run: the working directory {cwd} is gone ({e}); {begins}") from e
         told = await _output_text(context, call_id, ended, timeout_ms)
+        if note and (went := await _noted_folder(sandbox, note)) and went != cwd:
+            context.cwd = "" if went == context.folder else went
+            told = f"{told}\n(the working directory is {went} now)"
         facts = {"exit_code": ended.exit_code, "timed_out": ended.timed_out}
         return ToolResult(told, self.title(arguments), metadata=facts)
+
+
+def in_working_directory(tool: str, arguments: Mapping[str, Any], context: ToolContext) -> Mapping[str, Any]:
+    """The arguments of a call with the folder in which it runs, where that is not the one that all begins in."""
+    return {"workdir": context.cwd, **arguments} if tool == Bash.name and context.cwd else arguments
+
+
+async def _noted_folder(sandbox: Sandbox, note: str) -> str:
+    """Where a shell ended that has told so; what it says is only where the next one is started, and judged."""
+    try:
+        said = await sandbox.read(note, max_bytes=MAX_PATH_BYTES)
+        await sandbox.exec(Command(["rm", "-f", note]))
+        path = said.decode().removesuffix("\n")
+    except (PathError, UnicodeDecodeError):  # it was killed, or has become another program
+        return ""
+    return path if path.startswith("/") and not re.search(r"[\n\0]", path) else ""
+
+
+def _looking(judged: Sequence[str], paths: Sequence[str]) -> Iterator[Target]:
+    """A target for each command, and more only where there are more places in which to look for links."""
+    for index in range(max(len(judged), len(paths))):
+        yield Target("bash", judged[min(index, len(judged) - 1)], paths[index] if index < len(paths) else "")
 
 
 async def _output_text(context: ToolContext, call_id: str, ended: ExecResult, timeout_ms: int) -> str:

@@ -19,6 +19,7 @@ from ..llm.base import ToolCall
 from ..permissions.guard import PLAN_FILE, Ask, Denied, Guard
 from .asking import asked_first, differs, suspected
 from .base import CallResult, Target, Tool, ToolContext, ToolResult
+from .bash import in_working_directory
 from .errors import ToolError
 from .links import led_astray
 from .paths import absolute
@@ -117,13 +118,13 @@ def _prepare(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext, gu
         )
     if fault := first_fault(tool.parameters, call.input):
         return _mistake(f"the arguments of {tool.name} are wrong: {fault}; write them again")
-    people = context.people
-    targets = [*suspected(call, tool, people), *tool.targets(call.input)]
+    people, arguments = context.people, in_working_directory(tool.name, call.input, context)
+    targets = [*suspected(call, tool, people), *tool.targets(arguments)]
     verdict = guard.judge(targets, people.approved) if people else guard.check(targets)
     if isinstance(verdict, Denied):
         return ToolResult(verdict.reason, title=tool.title(call.input), is_error=True)
     asks = isinstance(verdict, Ask) and people is not None and call.id not in people.granted
-    return _Ready(call, tool, call.input, targets, asks)
+    return _Ready(call, tool, arguments, targets, asks)
 
 
 def _named(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:

@@ -6,11 +6,14 @@ import asyncio
 
 import pytest
 
+from envelope.budget import Budget
 from envelope.errors import ErrorCode
+from workers.agent.budget import is_last_turn
 from workers.agent.finish import finish_reason
-from workers.agent.history import CLOSING, EMPTY, INTERRUPTED
+from workers.agent.history import CLOSING, EMPTY, INTERRUPTED, reopen_session
 from workers.agent.repeats import WARNING
 from workers.agent.session import Session
+from workers.agents.registry import builtin
 from workers.llm.base import ChatMessage, Failed, Failure, ToolCall
 
 LOOKS_UP_TWO = """
@@ -254,15 +257,34 @@ async def test_a_trace_without_money_starts_no_turn(kit, serve):
     assert server.log.requests == 0
 
 
-async def test_a_model_that_repeats_itself_is_warned_and_then_stopped(kit, serve):
-    server = await serve("rules: [{reply: {tool_calls: [{name: lookup, arguments: {word: park}}]}}]")
+async def test_a_model_that_repeats_itself_is_warned_and_then_says_what_it_did(kit, serve):
+    server = await serve(
+        """
+        rules:
+          - {when: {user_contains: This is your last turn}, reply: {text: I looked for the park and found none.}}
+          - {reply: {tool_calls: [{name: lookup, arguments: {word: park}}]}}
+        """
+    )
     bench = kit.Bench(server.base_url)
 
     session = await bench.run(kit.opened())
 
     assert session.outcome.error is ErrorCode.TURN_LIMIT and "repeating" in session.outcome.detail
-    assert server.log.requests == 4
+    assert session.outcome.text == "I looked for the park and found none."
+    assert server.log.requests == session.turn == 5
     assert server.log.bodies[3]["messages"][-1]["content"] == WARNING
+    assert server.log.bodies[4]["messages"][-1]["content"] == CLOSING
+
+
+async def test_a_model_that_repeats_itself_in_its_closing_turn_is_over(kit, serve):
+    server = await serve("rules: [{reply: {tool_calls: [{name: lookup, arguments: {word: park}}]}}]")
+
+    session = await kit.Bench(server.base_url).run(kit.opened())
+
+    assert session.outcome.error is ErrorCode.TURN_LIMIT and "repeating" in session.outcome.detail
+    assert server.log.requests == 5
+    reopened = reopen_session(session, builtin()["build"], model="m", prompt="look elsewhere", budget=Budget())
+    assert not is_last_turn(reopened)
 
 
 async def test_a_model_that_heeds_the_warning_goes_on(kit, serve):

@@ -45,6 +45,42 @@ def test_circles_are_told_from_work(spelled, circles):
     assert (circling(turns(spelled)) is not None) is circles
 
 
+@pytest.mark.parametrize(
+    ("results", "circles"),
+    [
+        ("1 1 1", True),
+        ("1 2 3", False),  # a poll that shows progress
+        ("1 1 2", False),
+        ("1 2 2", False),
+        ("1 1", True),  # the last is still to come
+        ("1 2", False),
+        ("5 1 1 1", True),
+    ],
+)
+def test_calls_whose_results_differ_are_no_circle(results, circles):
+    told: list[ChatMessage] = []
+    for number, result in enumerate([*results.split(), None][: max(3, len(results.split()))]):
+        call = ToolCall(id=f"c{number}", name="t", arguments="{}", input={})
+        told.append(ChatMessage(role="assistant", tool_calls=(call,)))
+        output = f"(up to 1 MiB of the output is in /tmp/tool-output/c{number}.txt)\n{result}"
+        told += [ChatMessage(role="tool", tool_call_id=f"c{number}", name="t", content=output)] if result else []
+
+    assert (circling(told) is not None) is circles
+
+
+def test_two_calls_that_take_turns_are_a_circle_while_both_give_the_same():
+    def told(last: str) -> list[ChatMessage]:
+        found: list[ChatMessage] = []
+        for number, word in enumerate("ababab"):
+            call = ToolCall(id=f"c{number}", name="t", arguments=word, input={"x": word})
+            result = ChatMessage(role="tool", tool_call_id=call.id, name="t", content=last if number == 4 else word)
+            found += [ChatMessage(role="assistant", tool_calls=(call,)), result]
+        return found
+
+    assert circling(told("a")) is not None
+    assert circling(told("new")) is None
+
+
 def test_the_order_of_the_arguments_makes_no_difference():
     inputs = [{"x": 1, "y": 2}, {"y": 2, "x": 1}, {"x": 1, "y": 2}]
     calls = [ToolCall(id=str(n), name="t", arguments="…", input=value) for n, value in enumerate(inputs)]

@@ -153,7 +153,7 @@ async def test_a_window_too_small_for_anything_is_not_compacted_after_every_repl
     await bench.run(kit.opened())  # until the guard finds that it goes round in circles
 
     kinds = [kind for kind in bench.kinds() if kind in ("turn_finished", "compaction")]
-    assert kinds == [*["turn_finished"] * 2, "compaction", *["turn_finished"] * 3, "compaction", *["turn_finished"] * 2]
+    assert kinds == [*["turn_finished"] * 2, "compaction", *["turn_finished"] * 3, "compaction", *["turn_finished"] * 3]
 
 
 async def test_an_overflow_in_the_first_call_is_compacted_and_the_prompt_said_again(kit, serve):

@@ -539,3 +539,55 @@ def test_a_model_is_offered_the_editing_tools_that_it_knows(model: str, editors:
 
 def test_who_may_edit_may_patch():
     assert [tool.name for tool in offered(AGENT, OPEN, ["read", "edit"], {}, model="gpt-5")] == ["apply_patch", "read"]
+
+
+async def test_a_cd_holds_for_the_next_call(context):
+    moved = await one(context, "bash", command="mkdir -p src/a /tmp/b; cd src && exit 3")
+    here = await one(context, "bash", command="pwd")
+    for_once = await one(context, "bash", command="cd a; pwd", workdir="/tmp")
+    left = await one(context, "bash", command="(cd a && pwd); cd missing || sh -c 'cd a'")
+    deeper = await one(context, "bash", command="cd a\nset -e\nfalse")
+    back = await one(context, "bash", command="pwd; cd ../..")
+
+    assert moved.content == "(no output)\n(exit code 3)\n(the working directory is /workspace/src now)"
+    assert here.content == "/workspace/src"
+    assert "now)" not in for_once.content + left.content
+    assert left.content.startswith("/workspace/src/a\n")
+    assert "(the working directory is /workspace/src/a now)" in deeper.content
+    assert back.content == "/workspace/src/a\n(the working directory is /workspace now)"
+    assert context.cwd == ""
+    assert (await one(context, "bash", command="ls -A /tmp")).content == "b"
+
+
+async def test_a_path_is_judged_from_where_the_last_cd_went(context):
+    await one(context, "bash", command="mkdir -p /tmp/b/c src; cd /tmp/b/c")
+
+    denied = await one(context, "bash", command="cat ../../../etc/passwd")
+    read = await one(context, "bash", command="cat ../x")
+    elsewhere = await one(context, "bash", command="cd /etc && ls")
+
+    assert denied.is_error and "'/etc/*' needs a person's approval" in denied.content
+    assert "No such file" in read.content and not read.is_error
+    assert elsewhere.is_error and context.cwd == "/tmp/b/c"
+
+
+async def test_links_do_not_lead_a_cd_elsewhere(context):
+    context.resolve = (await context.sandbox()).resolve
+    await one(context, "bash", command="ln -s /etc out; ln -s . here")
+
+    through = await one(context, "bash", command="cd out && cat passwd")
+    above = await one(context, "bash", command="cd here && cat ../etc/passwd")
+
+    assert through.is_error and above.is_error
+    assert "root:" not in through.content + above.content
+
+
+async def test_a_working_directory_that_is_gone_is_told_and_left(context):
+    await one(context, "bash", command="mkdir -p /tmp/b; cd /tmp/b")
+    await one(context, "bash", command="rm -r /tmp/b")
+
+    gone = await one(context, "bash", command="touch x")
+    after = await one(context, "bash", command="pwd; ls")
+
+    assert gone.is_error and "nothing was run: the working directory /tmp/b is gone" in gone.content
+    assert after.content == "/workspace"
