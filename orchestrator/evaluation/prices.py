@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envelope.agents import WorkerCard
+from envelope.agents import WorkerCard, price_line
 
 from ..catalogue import agents_of
 from ..errors import BadInput
@@ -21,4 +21,7 @@ def require_prices(variants: Sequence[Variant], workers: Sequence[WorkerCard]) -
         asked = [card for card in serving if model in ("", card.model)]
         if asked and not any(card.price for card in asked):
             message = f"the price of {asked[0].model} is not known, and no sample of {variant.name!r} could be paid"
-            raise BadInput(message, hint="add it to MUSTER_PRICES of the workers, or name a model whose price is known")
+            raise BadInput(
+                message,
+                hint=f"say it to the workers, in micro-dollars for a million tokens: {price_line(asked[0].model)}",
+            )
