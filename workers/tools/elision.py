@@ -8,21 +8,27 @@ from __future__ import annotations
 
 import re
 
-_DOTS = r"(?:\.{3,}|…)"
-# What a comment begins or ends with, a language's own brackets, and those of people who leave words out.
-_MARKS = r"[\s#/*%;(){}\[\]<>!'\"`-]*"
-_WORDS = (
-    r"(?:rest|remaining|remainder|remains?|existing|unchanged|omitted|elided|previous|same|other|more|keep|kept|skip\w*"
-    r"|as before|no changes?)"
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_DOTS = ("...", "…")
+_MARKS = " \t#/*%;(){}[]<>!'\"`-,:|"
+_COMMENT = re.compile(r"\s*(?:[{(\[]?\s*(?:/[/*]|\*)|#|--|<!--|%|;|\"\"\"|''')")
+_KEYS = _words(
+    "rest remaining remainder existing unchanged omitted elided previous same other keep kept skipped truncated snip"
+    " snipped"
 )
-_BARE = re.compile(rf"{_MARKS}{_DOTS}{_MARKS}")
-# With words it is one only as a whole line of them: a sentence that ends in dots is none.
-_WORDED = re.compile(
-    rf"{_MARKS}(?:{_DOTS}[^.…]{{0,60}}\b{_WORDS}\b[^.…]{{0,60}}{_DOTS}?|[^.…=;]{{0,60}}\b{_WORDS}\b[^.…=;]{{0,60}}{_DOTS})"
-    rf"\.?{_MARKS}",
-    re.IGNORECASE,
+# The other words of such lines. `...` before words of its own is a sentence that goes on.
+_WORDS = _words(
+    "the of this that your my in and code file files method methods function functions class classes implementation"
+    " component components logic line lines content contents body test tests field fields import imports property"
+    " properties case cases module section sections part parts props attributes config items entries elements block"
+    " blocks here is are stay stays remain remains goes go as before above below it was were no change changes for"
+    " brevity to not shown"
 )
-MAX_LINE_CHARS = 200
+MAX_LINE_CHARS = 120
 
 
 def elided(text: str) -> str:
@@ -31,14 +37,31 @@ def elided(text: str) -> str:
     >>> elided("def f():\\n    # ...\\n    return 1"), elided("print('Loading...')")
     ('# ...', '')
     """
-    return next((line for line in _short(text) if _BARE.fullmatch(line) or _WORDED.fullmatch(line)), "")
+    return next((line for line in _dotted(text) if not line.strip(_MARKS + ".…") or _says_so(line)), "")
 
 
 def newly_elided(new: str, known: str) -> str:
-    """As `elided`, of the lines that say so in words and are not in `known`: three dots alone may well be code."""
-    lines = (line for line in _short(new) if _WORDED.fullmatch(line) and line not in known)
-    return next(lines, "")
+    """As `elided`, of the lines that say so in words and are not in `known`: three dots alone may well be code.
+
+    >>> newly_elided("// ... existing code ...", ""), newly_elided("  ...rest,", ""), newly_elided("...", "")
+    ('// ... existing code ...', '', '')
+    """
+    return next((line for line in _dotted(new) if _says_so(line) and line not in known), "")
 
 
-def _short(text: str) -> list[str]:
-    return [line for line in map(str.strip, text.split("\n")) if len(line) <= MAX_LINE_CHARS]
+def _dotted(text: str) -> list[str]:
+    if not any(dots in text for dots in _DOTS):
+        return []
+    lines = (line.strip() for line in text.split("\n") if any(dots in line for dots in _DOTS))
+    return [line for line in lines if len(line) <= MAX_LINE_CHARS]
+
+
+def _says_so(line: str) -> bool:
+    inner = line.strip(_MARKS)
+    leads, ends = inner.startswith(_DOTS), inner.endswith(_DOTS)
+    words = inner.strip(".… ").lower().split()
+    # `...rest` without a comment around it is code
+    is_spread = leads and not _COMMENT.match(line) and inner.lstrip(".…")[:1] != " "
+    if is_spread or not (leads or ends) or _KEYS.isdisjoint(words):
+        return False
+    return (leads and ends) or _KEYS.union(_WORDS).issuperset(words)

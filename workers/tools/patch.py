@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from .elision import newly_elided
 from .fitting import fitted
@@ -12,7 +13,7 @@ from .indentation import common_step, indent_of
 from .patch_text import parse_patch as parse_patch
 from .patch_tree import Add, Chunk, Delete, Patch, Update
 from .patch_tree import PatchRefused as PatchRefused
-from .seek import PASSES, Lines, plain
+from .seek import MAX_PLACES, PASSES, Lines, plain
 from .splice import Splice, spliced
 
 BOM = "\ufeff"
@@ -155,7 +156,8 @@ def _headed(there: Lines, text: str, start: int) -> list[int]:
         if places := there.places([text], prepare, start):
             return places
     begins = re.compile(re.escape(plain(text).strip()) + r"(?!\w)")
-    return [n for n in range(start, len(there.lines)) if begins.match(plain(there.lines[n]).strip())]
+    found = (n for n in range(start, len(there.lines)) if begins.match(there.stripped[n]))
+    return [*islice(found, MAX_PLACES)]
 
 
 def _is_left(there: Lines, header: int, at: int) -> bool:
@@ -179,8 +181,9 @@ def _found(path: str, there: Lines, chunk: Chunk, at: int, header: int | None) -
         inside = [n for n in places if header is None or chunk.span or not _is_left(there, header, n)]
         if not inside:
             raise PatchRefused(_not_found(path, there, chunk.old, f"{where} in {chunk.context.strip()!r}"))
-        named = chunk.span is not None and chunk.span.line - 1 in inside
-        start = chunk.span.line - 1 if chunk.span and named else inside[0]
+        line = chunk.span.line - 1 if chunk.span else -1
+        named = line >= at and there.places(chunk.old, prepare, line)[:1] == [line]
+        start = line if named else inside[0]
         if len(inside) > 1 and number and not named:
             raise PatchRefused(
                 f"{path} has no such lines as they are written, and what resembles them stands at {_at(inside)};"

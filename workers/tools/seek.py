@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate
 
 # What editors and models put in place of plain signs.
@@ -75,8 +76,16 @@ PASSES: tuple[Callable[[str], str], ...] = (
     str.strip,
     lambda line: plain(line).strip(),
 )
-# More than anybody is told of, and few enough that lines which are all alike are searched in no time.
-MAX_PLACES = 1000
+# More than anybody is told of, and few enough that texts which are alike everywhere are searched in no time.
+MAX_PLACES = 100
+
+
+def every(text: str, part: str, start: int = 0, *, step: int = 0) -> Iterator[int]:
+    """The first places of a part, with a `step` of its length all that do not overlap."""
+    at, count = text.find(part, start), 0
+    while at >= 0 and (step or count < MAX_PLACES):
+        yield at
+        at, count = text.find(part, at + (step or 1)), count + 1
 
 
 class Lines:
@@ -89,24 +98,36 @@ class Lines:
         self.lines = lines
         self._prepared: dict[Callable[[str], str], tuple[str, list[int]]] = {}
 
+    @cached_property
+    def stripped(self) -> list[str]:
+        """In their plain form, without blanks around them."""
+        return [plain(line).strip() for line in self.lines]
+
     def find(self, wanted: Sequence[str], start: int, *, at_end: bool = False) -> int | None:
         """The first place from `start` where they stand; with `at_end`, the last lines or nothing."""
         places = (self.places(wanted, prepare, start, at_end=at_end) for prepare in PASSES)
         return next((found[0] for found in places if found), None)
 
     def places(
-        self, wanted: Sequence[str], prepare: Callable[[str], str], start: int = 0, *, at_end: bool = False
+        self,
+        wanted: Sequence[str],
+        prepare: Callable[[str], str],
+        start: int = 0,
+        *,
+        at_end: bool = False,
+        everywhere: bool = False,
     ) -> list[int]:
-        """The first places where they stand in this way of comparing, also those that overlap another."""
+        """The first places where they stand in this way of comparing, also those that overlap another; or `everywhere`
+        that none overlaps."""
         last = len(self.lines) - len(wanted)
         first = max(start, last) if at_end else start
         if first > last:
             return []
         text, starts = self._in_pass(prepare)
-        sought, at, found = _joined(map(prepare, wanted)), starts[first] - 1, list[int]()
-        while len(found) < MAX_PLACES and (at := text.find(sought, at + 1)) >= 0:
-            found.append(bisect_left(starts, at))
-        return found
+        sought = _joined(map(prepare, wanted))
+        # a newline between two of them belongs to both
+        found = every(text, sought, starts[first], step=len(sought) - 1 if everywhere else 0)
+        return [bisect_left(starts, at) for at in found]
 
     def _in_pass(self, prepare: Callable[[str], str]) -> tuple[str, list[int]]:
         """The text of all lines, and where in it each begins."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,10 +41,11 @@ def spliced(body: str, lines: str, splices: Sequence[Splice]) -> str:
 
 def _mixed_ends(lines: str, ends: Sequence[str], splices: Sequence[Splice]) -> list[str]:
     """How each line ends after the splices: as it did, or as the line that it replaces, or as the one before it."""
+    newlines = [found.start() for found in re.finditer("\n", lines)]
     after: list[str] = []
     done = 0
     for splice in splices:
-        first, last = (lines.count("\n", 0, at) for at in (splice.start, splice.end))
+        first, last = (bisect_left(newlines, at) for at in (splice.start, splice.end))
         after += ends[done:first]
         staying, gone = iter(ends[first:last]), list[str]()
         usual = after[-1] if after else ends[0]

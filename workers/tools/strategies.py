@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
 from .distance import similarity
 from .elision import elided
 from .fitting import change_of
-from .seek import MAX_PLACES, PASSES, Lines, Plain, collapsed
+from .seek import PASSES, Lines, Plain, collapsed, every
 
 MIN_SIMILARITY = 0.65  # of a line that stays: one letter in three may be remembered wrongly
 MIN_EQUAL_LINES = 0.5  # of the lines between the first and the last
@@ -45,21 +45,25 @@ class Place:
 
 @dataclass(frozen=True)
 class Search:
-    """A text in which `old` is looked for, to become `new`. Lines are without their newlines. `asked` is `old` with the
-    blanks that are not looked for."""
+    """A text in which `old` is looked for, to become `new`: once, or `everywhere`. Lines are without their newlines.
+    `asked` is `old` with the blanks that are not looked for."""
 
     text: str
     old: str
     new: str
     source: Lines
     asked: str
+    everywhere: bool
 
     @classmethod
-    def of(cls, text: str, old: str, new: str) -> Search:
-        return cls(text, old, new, Lines(lines_of(text)), old)
+    def of(cls, text: str, old: str, new: str, *, everywhere: bool) -> Search:
+        return cls(text, old, new, Lines(lines_of(text)), old, everywhere)
 
     def asking(self, old: str, new: str, asked: str) -> Search:
-        return Search(self.text, old, new, self.source, asked)
+        return replace(self, old=old, new=new, asked=asked)
+
+    def every(self, text: str, part: str) -> Iterator[int]:
+        return every(text, part, step=len(part) if self.everywhere else 0)
 
     @property
     def lines(self) -> Sequence[str]:
@@ -86,7 +90,7 @@ def other_signs(search: Search) -> Iterator[Place]:
     text, old = Plain(search.text), Plain(search.old).text
     if (text.text, old) == (search.text, search.old) or elided(search.old):
         return
-    for at in _all(text.text, old):
+    for at in search.every(text.text, old):
         if span := text.span(at, at + len(old)):
             yield Place(*span, search.old, search.new, is_piece=True)
 
@@ -96,7 +100,7 @@ def other_blanks(search: Search) -> Iterator[Place]:
     if not any(line.strip() for line in search.wanted):
         return
     for prepare in (*PASSES[1:], collapsed):
-        if found := search.source.places(search.wanted, prepare):
+        if found := search.source.places(search.wanted, prepare, everywhere=search.everywhere):
             yield from (search.block(first, len(search.wanted)) for first in found)
             return
 
@@ -108,7 +112,7 @@ def same_words(search: Search) -> Iterator[Place]:
     if not wanted or elided(search.old):
         return
     begins = [*accumulate((len(collapsed(word[0])) + 1 for word in words), initial=0)]
-    for at in _all(text, wanted):
+    for at in search.every(text, wanted):
         first, last = (bisect_right(begins, end) - 1 for end in (at, at + len(wanted) - 1))
         offsets = at - begins[first], at + len(wanted) - begins[last]
         if any(len(collapsed(words[n][0])) != len(words[n][0]) for n in (first, last)):
@@ -201,7 +205,7 @@ def _exactly(variant: Search) -> Iterator[Place]:
     """A variant as it is, at places that are as far apart from what is around them as `old` says."""
     if elided(variant.old):
         return
-    for at in _all(variant.text, variant.old):
+    for at in variant.every(variant.text, variant.old):
         indent = variant.text[variant.text.rfind("\n", 0, at) + 1 : at]
         # several lines that come for one are moved to where it stands, as lines
         is_line = "\n" in variant.new and indent and not indent.strip()
@@ -223,14 +227,6 @@ def _is_apart(text: str, start: int, end: int, old: str) -> bool:
 def lines_of(text: str) -> list[str]:
     """Only newlines end lines; str.splitlines knows nine more."""
     return text.removesuffix("\n").split("\n")
-
-
-def _all(text: str, part: str) -> Iterator[int]:
-    at = -1
-    for _ in range(MAX_PLACES):
-        if (at := text.find(part, at + 1)) < 0:
-            return
-        yield at
 
 
 def _is_whole_word(text: str, start: int, end: int) -> bool:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.tools.edit import apply_edit
+from workers.tools.elision import elided, newly_elided
 from workers.tools.replace import EditRefused, edited
 
 PY = """\
@@ -192,6 +193,10 @@ CASES = {
     "no newline at the end, elsewhere": Case("a\nb", "a\n", "c\n", "c\nb"),
     "no newline at the end, the line goes": Case("a\nb", "b\n", "", "a\n"),
     "loose, new without the newline of old": Case("a \nb\n", "a\n", "c", "c\nb\n"),
+    "exact, new without the newline of old": Case("a\nb\nc\n", "b\n", "x\ny", "a\nx\ny\nc\n"),
+    "exact, lines are joined on purpose": Case("f(\na)\n", "f(\n", "f(", "f(a)\n"),
+    "exact, a piece that ends a line": Case("a b\nc\n", " b\n", " ", "a c\n"),
+    "exact, the last line": Case("a\nb\n", "b\n", "c", "a\nc"),
     "loose, a line goes": Case("a \nb\n", "a\n", "", "b\n"),
     "blanks at the end of lines that stay": Case("a  \nb\t\nc\n", "a\nb\nc", "a\nB\nc", "a  \nB\nc\n"),
     # escapes
@@ -237,6 +242,62 @@ def test_what_models_send_is_done_or_refused(case: Case):
 )  # fmt: skip
 def test_a_match_knows_whether_it_was_exact(text: str, old: str, is_exact: bool):
     assert edited(text, old, f"{old}x").is_exact is is_exact
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "...",
+        "# ...",
+        "  // ...",
+        "/* ... */",
+        "<!-- ... -->",
+        "{/* ... */}",
+        "-- ...",
+        "(...)",
+        "[…]",
+        "// .....",
+        "# ... existing code ...",
+        "// ... rest",
+        "// ...rest of the code",
+        "# rest of the code...",
+        "/* ...unchanged */",
+        "... existing methods of Cart ...",
+        "(rest of methods ...)",
+        "<!-- ... other items ... -->",
+        "// … same as before …",
+    ],
+)
+def test_a_line_may_stand_for_others(line: str):
+    assert elided(f"a\n{line}\nb") == line.strip()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "print('Loading...')",
+        "x = ...",
+        "def f(*args): ...",
+        "  ...rest,",
+        "[...existing, x]",
+        "function f(a, ...rest) {",
+        "Loading remaining files...",
+        "# skip the rest...",
+        "# ...and then the others are kept in order",
+        "",
+        "a...b",
+        "# the rest of the code",
+        "Tuple[int, ...]",
+        "for (const k of [...other]) {",
+        "- see the other file.",
+    ],
+)
+def test_a_line_with_dots_may_be_one_like_others(line: str):
+    assert elided(line) == newly_elided(line, "") == ""
+
+
+def test_three_dots_alone_may_come():
+    assert newly_elided("class P:\n    ...", "") == ""
 
 
 def test_a_refusal_says_where_old_nearly_stands():
@@ -298,7 +359,7 @@ def test_what_old_does_not_contain_is_still_there(case: tuple[str, str, str], ev
         done = edited(text, old, new, replace_all=everywhere)
     except EditRefused:
         return
-    if done.is_exact:
+    if done.is_exact:  # and word for word what was asked for
         plain = text.replace("\r\n", "\n")
         assert done.text.replace("\r\n", "\n") == plain.replace(old, new)
         return
@@ -312,7 +373,5 @@ def test_lines_around_the_match_keep_their_bytes_and_their_order(case: tuple[str
     try:
         done = edited(f"first \r\n{text}\nlast", old, new)
     except EditRefused:
-        return
-    if done.is_exact and old.endswith("\n"):  # who says so exactly may join lines
         return
     assert done.text.startswith("first \r\n") and done.text.endswith("\nlast")
