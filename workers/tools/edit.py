@@ -19,9 +19,10 @@ from .schema import flag, parameters, text
 class Edit:
     name = "edit"
     description = (
-        "Replace text in a file. oldString must be exactly what stands in the file, without the line numbers that"
-        " `read` prints, and occur once; otherwise set replaceAll. Read the file first. An empty oldString makes a new"
-        " file of newString. Indentation and line endings of the file are kept."
+        "Replace text in a file. oldString must be exactly what stands in the file, whole (no `...` for lines that are"
+        " left out) and without the line numbers that `read` prints, and occur once; otherwise set replaceAll. Read the"
+        " file first. An empty oldString makes a new file of newString. Indentation and line endings of the file are"
+        " kept."
     )
     parameters = parameters(
         ["filePath", "oldString", "newString"],

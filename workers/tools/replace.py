@@ -69,7 +69,7 @@ def edited(text: str, old: str, new: str, *, replace_all: bool = False) -> Edite
         )
     is_exact = old in lines
     splices = _exact(lines, old, new, everywhere=replace_all) if is_exact else _loose(lines, old, new, replace_all)
-    is_exact = is_exact and all(splice.text == new for splice in splices)
+    is_exact = is_exact and all((each.end - each.start, each.text) == (len(old), new) for each in splices)
     after = bom + spliced(body, lines, splices)
     if after == text:
         raise EditRefused(f"this changes nothing: {_at(lines, [each.start for each in splices])} reads so already")
@@ -86,15 +86,17 @@ def _exact(lines: str, old: str, new: str, *, everywhere: bool) -> list[Splice]:
             f"oldString has multiple matches: it stands at {len(starts)} places, {_at(lines, starts)}; give more lines"
             " around it so that it is unique, or set replaceAll to change all"
         )
-    return [Splice(at, at + len(old), _ended(lines, at, old, new)) for at in places]
+    return [_as_lines(lines, at, old, new) for at in places]
 
 
-def _ended(lines: str, at: int, old: str, new: str) -> str:
-    """`new` with the newline that was forgotten: whole lines go, and the next one is none of them. Who takes away
-    nothing but a newline wants to join lines."""
-    are_lines = old.endswith("\n") and bool(old.strip()) and (at == 0 or lines[at - 1] == "\n")
-    joins = are_lines and bool(new) and not new.endswith("\n") and at + len(old) < len(lines)
-    return f"{new}\n" if joins and new != old[:-1] else new
+def _as_lines(lines: str, at: int, old: str, new: str) -> Splice:
+    """Where whole lines go, the next one is none of them: it gets neither their indentation nor joins `new` for want of
+    a newline. Who takes away nothing but a newline wants to join lines."""
+    start, end = lines.rfind("\n", 0, at) + 1, at + len(old)
+    are_lines = old.endswith("\n") and bool(old.strip()) and not lines[start:at].strip()
+    if not are_lines or end == len(lines) or new == old[:-1] or new.endswith("\n"):
+        return Splice(at, end, new)
+    return Splice(at, end, f"{new}\n") if new else Splice(start, end, "")
 
 
 def _loose(lines: str, old: str, new: str, everywhere: bool) -> list[Splice]:

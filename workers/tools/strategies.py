@@ -191,14 +191,15 @@ def _without_blanks_around(search: Search) -> Search | None:
 
 
 def _unescaped(search: Search) -> Iterator[Search]:
-    """Escapes that came once too often. Who escaped the one did so with the other, and escapes that are meant stay:
-    those of quotes alone come first."""
+    """Escapes that came once too often. Who escaped the one did so with the other, unless that has lines where this has
+    none; and escapes that are meant stay: those of quotes alone come first."""
+    is_new_plain = "\n" in search.new and "\n" not in search.old
     for escapes in (_QUOTES, _ESCAPES):
         old, new = (
-            escapes.sub(lambda found: _MEANING.get(found[1], found[1]), text) for text in (search.old, search.new)
+            escapes.sub(lambda found: _MEANING.get(found[1], found[1]), part) for part in (search.old, search.new)
         )
         if old != search.old:
-            yield search.asking(old, new, old)
+            yield search.asking(old, search.new if is_new_plain and "\n" in old else new, old)
 
 
 def _exactly(variant: Search) -> Iterator[Place]:
