@@ -381,6 +381,8 @@ def test_lines_around_the_match_keep_their_bytes_and_their_order(case: tuple[str
         done = edited(f"first \r\n{text}\nlast", old, new)
     except EditRefused:
         return
-    if old == f"{new}\n":  # lines are joined, and nothing else
+    # lines may be joined on purpose, and by who names a piece of a line
+    begins = {line.strip() for line in text.split("\n")}
+    if old == f"{new}\n" or not old.strip() or old.split("\n")[0].strip() not in begins:
         return
     assert done.text.startswith("first \r\n") and done.text.endswith("\nlast")
