@@ -70,8 +70,6 @@ _NAMED = re.compile(r"(?:<function=|\"name\"\s*:\s*\")([\w.-]{1,64})")
 MAX_TOLD_USD = 1_000
 USD_PER_TICK = 1e-10  # xAI's unit: tokens times list price give exactly these numbers
 
-MAX_REASON_CHARS = 1000
-
 
 class OpenAiWire:
     path = "/chat/completions"
