@@ -158,7 +158,7 @@ def reading(events: list[ModelEvent]) -> Truth:
 def compared(truth: Truth, ours: Truth) -> list[str]:
     """Classes of what differs. Where the kind does, the rest follows from it."""
     if truth.kind != ours.kind and ours.kind not in truth.also:
-        if truth.kind == INTERRUPTED and ours.error == "unavailable":
+        if INTERRUPTED in (truth.kind, *truth.also) and ours.error == "unavailable":
             return []
         if truth.error == "tool_use_failed" and ours.kind == CALLS:  # told to the model by way of a call
             return []
