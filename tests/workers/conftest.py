@@ -385,3 +385,21 @@ def kit() -> ModuleType:
     sys.modules["agent_kit"] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Callable[..., None]:
+    """`install(source, name="module:Class")`: a package with these hooks beside the worker's own."""
+    folder = tmp_path / "site"
+    module = f"hooks_of_{abs(hash(request.node.nodeid))}"
+
+    def put(source: str, **points: str) -> None:
+        info = folder / f"{module}-1.dist-info"
+        info.mkdir(parents=True)
+        (folder / f"{module}.py").write_text(source)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1\n")
+        lines = "\n".join(f"{name} = {module}:{attribute}" for name, attribute in points.items())
+        (info / "entry_points.txt").write_text(f"[muster.hooks]\n{lines}\n")
+        monkeypatch.syspath_prepend(folder)
+
+    return put

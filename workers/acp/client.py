@@ -17,6 +17,8 @@ from .terminals import MAX_OUTPUT_BYTES, Terminal, Terminals
 from .told import Told
 from .tools import ReadText, RunCommand, WriteText, command_line, permission
 
+# What a program may be told of all that it was refused in one turn: it has a model's window to think in.
+MAX_REASONS_CHARS = 8_000
 NOT_DONE = -32001  # of the range that JSON-RPC leaves to its users
 ALLOWS, REJECTS = ("allow_once", "allow_always"), ("reject_once", "reject_always")
 
@@ -38,6 +40,18 @@ class EngineClient:
         self._calls, self._terminals, self._told, self._folder = calls, terminals, told, folder
         self._on_refusal, self._on_failure = on_refusal, on_failure
         self.session_id = ""  # updates of any other are not looked at
+        self._refused: list[str] = []
+        self._progress = 0  # of the program, when it was last refused something
+
+    def refusals(self, *, was_cancelled: bool) -> str:
+        """What the program was refused since this was asked, and why, if that was the end of its turn; else empty.
+
+        The protocol has no place for a reason in its no, and some programs stop there: their model has heard nothing.
+        One that said or began anything since has gone on without.
+        """
+        stopped = was_cancelled or self._told.progress == self._progress
+        refused, self._refused = self._refused, []
+        return "\n".join(dict.fromkeys(refused))[:MAX_REASONS_CHARS] if stopped else ""
 
     async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
         if session_id == self.session_id:
@@ -60,6 +74,9 @@ class EngineClient:
             "\n".join(f"{diff.path}:\n{diff.new_text}" for diff in _diffs(tool_call)),
         )
         result = await self._answer(self._calls.ask(wanted, wanted.given))
+        if result.is_error:
+            self._refused.append(f"- {wanted.name} ({wanted.about}): {result.content}")
+            self._progress = self._told.progress
         kinds = REJECTS if result.is_error else ALLOWS
         chosen = next((option for kind in kinds for option in options if option.kind == kind), None)
         if chosen is None:

@@ -34,6 +34,15 @@ SILENCE_S = 300.0
 LOOK_S = 1.0
 WANTS_SIGN_IN = -32000
 MAX_MODES_CHARS = 400  # their names are the program's
+# So often a program is asked to go on after what it was refused; a model that tries the same again does so for ever.
+MAX_AGAIN = 3
+GO_ON = """\
+This was not allowed, and you stopped there:
+{refused}
+
+It is no end of your task. Go on without it: another way, or with the rest. Do not try the same again. If nothing is
+left that you can do, say what is missing, and why."""
+REFUSED_HINT = "allow it in the agent's `permission`, or have people answer; then go on with: muster task prompt"
 # How a turn may end beside well.
 STOPS = {
     "max_tokens": (ErrorCode.MODEL_FAILED, "the reply was cut off at the model's output limit"),
@@ -71,11 +80,23 @@ class Conversation:
         try:
             if (ended := await self._open(connection, lines, folder, mode, guard)) is not None:
                 return ended
+            again = 0
             while True:
                 outcome = await self._prompt(connection, lines, prompts)
-                if outcome.error is not None or not (heard := await hear()):
+                was_cancelled = outcome.error is ErrorCode.ENGINE
+                refused = self.client.refusals(was_cancelled=was_cancelled)
+                if outcome.error is not None and not (was_cancelled and refused):
+                    return outcome
+                heard = await hear()
+                if refused and again == MAX_AGAIN and not heard:
+                    return Outcome(text=outcome.text, error=ErrorCode.REFUSED, detail=_why(refused), hint=REFUSED_HINT)
+                if not refused and not heard:
                     return outcome
                 prompts = heard
+                if refused:
+                    again += 1
+                    self.told.prompted(said := GO_ON.format(refused=refused))
+                    prompts = [said, *heard]
         finally:
             await connection.close()
 
@@ -193,6 +214,11 @@ class Conversation:
     async def _hint(self, before: str = "") -> str:
         words = await last_words(self.sandbox)
         return before + (f"its last words on standard error: {words}" if words else "it has complained of nothing")
+
+
+def _why(refused: str) -> str:
+    first = refused.splitlines()[0].removeprefix("- ")
+    return f"the agent's program stopped at what it was refused: {shortened(first, MAX_MODES_CHARS)}"
 
 
 def _is_usable(message: Json) -> bool:

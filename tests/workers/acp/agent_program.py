@@ -16,7 +16,7 @@ from contextlib import suppress
 
 SESSION = "s1"
 numbers = iter(range(1, 10**9))
-earlier = []
+earlier, before = [], []
 
 
 def say(message):
@@ -86,6 +86,17 @@ def edits(path, text):
         status="completed",
         content=[{"type": "content", "content": words(text)}],
     )
+    return "edited"
+
+
+class Stopped(Exception):
+    pass
+
+
+def edits_or_stops(path, text):
+    """As some programs do: who is refused says no other word in this turn."""
+    if edits(path, text) != "edited":
+        raise Stopped
     return "edited"
 
 
@@ -271,7 +282,7 @@ def noise():
     say({"method": "session/update", "params": {"sessionId": "other", "update": lie}})
 
 
-FILES = (edits, permission, read, write)
+FILES = (edits, edits_or_stops, permission, read, write)
 COMMANDS = (run, kill, runs_until_killed, env, pause, begins, ends, within, recalls, terminals)
 TROUBLE = (die, asks_and_dies, pays_and_dies, hang, stays, garbage, flood, long_line, noise, speaks_for_the_relay)
 STEPS = {each.__name__: each for each in (openai, anthropic, aside, gives_up, plan, *FILES, *COMMANDS, *TROUBLE)}
@@ -284,10 +295,16 @@ def prompted(blocks):
     texts = [block["text"] for block in blocks]
     earlier[:] = [text for text in texts if text.startswith("Earlier in this session")]
     asked = [text for text in texts if text not in earlier]
+    if "STUBBORN" in os.environ:
+        before.extend(asked)
+        asked = before
     for line in "\n".join(asked).splitlines():
         if line.startswith(">> "):
             name, *arguments = json.loads(line[3:])
-            said.append(str(STEPS[name](*arguments)))
+            try:
+                said.append(str(STEPS[name](*arguments)))
+            except Stopped:
+                return {"stopReason": os.environ.get("STOP_AT_NO", "end_turn")}
     tell("agent_message_chunk", content=words("\n".join(said) or f"heard: {blocks[-1]['text']}"))
     return {"stopReason": os.environ.get("STOP", "end_turn")}
 

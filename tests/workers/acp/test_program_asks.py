@@ -11,6 +11,7 @@ from envelope.events import AskOpened, CallState, ToolCallChanged
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress
 from orchestrator.asks import open_asks
+from workers.acp.conversation import MAX_AGAIN
 from workers.acp.told import NEVER_ENDED
 from workers.sessions.checkpoints import Checkpoints
 
@@ -135,6 +136,50 @@ async def test_a_plain_no_ends_the_task_and_a_word_with_it_does_not(start_agents
 
         assert [error.code for error in result.errors] == [ErrorCode.REFUSED] * ends
         assert result.patch is None
+
+
+@pytest.mark.parametrize("stop", ["end_turn", "cancelled"])
+async def test_a_program_that_stops_at_a_no_is_told_why_and_goes_on(start_agents, led, agent_file, steps, stop):
+    rules = f"permission: {{edit: deny}}\nenv: {{STOP_AT_NO: {stop}}}\n"
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file(rules)})
+    request = led(hands, steps(("edits_or_stops", GREET, "X = 3\n")))
+
+    result = await hands.result(request)
+
+    assert result.errors == ()
+    assert result.output.text.startswith("heard: This was not allowed, and you stopped there:")
+    assert f"- edit (Edit {GREET}): not allowed: edit 'src/greet.py' is denied by the rule `edit: *`" in result.output.text
+    [told] = [event for event in await hands.events(request.trace_id, "message") if event.synthetic]
+    assert told.text in result.output.text
+
+
+async def test_the_word_of_a_person_who_says_no_reaches_a_program_that_stops(start_agents, led, agent_file, steps):
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file("permission: {edit: ask}\n")})
+    request = led(hands, steps(("edits_or_stops", GREET, "X = 3\n")), asks=AskTerms())
+    await hands.transport.submit([request])
+    ask = await held(hands, request)
+    no = Reply(choice="reject", message="put it into src/other.py")
+    await hands.transport.answer(request.task_id, ask.ask_id, no.text(), by="me")
+
+    result = await hands.ended(request.task_id)
+
+    assert result.errors == ()
+    assert "put it into src/other.py" in result.output.text
+
+
+async def test_a_program_that_tries_the_same_again_and_again_ends_as_refused(start_agents, led, agent_file, steps):
+    rules = "permission: {edit: deny}\nenv: {STUBBORN: '1'}\n"
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file(rules)})
+    request = led(hands, steps(("edits_or_stops", GREET, "X = 3\n")))
+
+    result = await hands.result(request)
+
+    [error] = result.errors
+    assert error.code is ErrorCode.REFUSED
+    assert error.message.startswith(f"the agent's program stopped at what it was refused: edit (Edit {GREET}): not allowed")
+    assert "muster task prompt" in error.hint
+    told = [event for event in await hands.events(request.trace_id, "message") if event.synthetic]
+    assert len(told) == MAX_AGAIN
 
 
 async def test_what_a_program_does_without_asking_is_in_its_sandbox_and_checked(start_agents, led, agent_file, steps):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,24 +24,6 @@ from workers.tools.base import ToolResult
 TASK = TaskView("t", "r", "build", "m")
 MODEL = "openai/scripted"
 Install = Callable[..., None]
-
-
-@pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Install:
-    """`install(source, name="module:Class")`: a package with these hooks beside the worker's own."""
-    folder = tmp_path / "site"
-    module = f"hooks_of_{abs(hash(request.node.nodeid))}"
-
-    def put(source: str, **points: str) -> None:
-        info = folder / f"{module}-1.dist-info"
-        info.mkdir(parents=True)
-        (folder / f"{module}.py").write_text(source)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1\n")
-        lines = "\n".join(f"{name} = {module}:{attribute}" for name, attribute in points.items())
-        (info / "entry_points.txt").write_text(f"[muster.hooks]\n{lines}\n")
-        monkeypatch.syspath_prepend(folder)
-
-    return put
 
 
 POLICY = """
