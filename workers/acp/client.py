@@ -26,7 +26,8 @@ T = TypeVar("T")
 
 
 class EngineClient:
-    """`on_refusal` hears a person's plain no, `on_failure` what ends the attempt; the library would hand both on."""
+    """`explain` takes a call that was refused, and why. `on_refusal` hears a person's plain no, `on_failure` what ends
+    the attempt; the library would hand both on."""
 
     def __init__(
         self,
@@ -34,11 +35,12 @@ class EngineClient:
         terminals: Terminals,
         told: Told,
         folder: str,
+        explain: Callable[[str, str], None],
         on_refusal: Callable[[RefusedByPerson], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._calls, self._terminals, self._told, self._folder = calls, terminals, told, folder
-        self._on_refusal, self._on_failure = on_refusal, on_failure
+        self._explain, self._on_refusal, self._on_failure = explain, on_refusal, on_failure
         self.session_id = ""  # updates of any other are not looked at
         self._refused: list[str] = []
         self._progress = 0  # of the program, when it was last refused something
@@ -75,6 +77,7 @@ class EngineClient:
         )
         result = await self._answer(self._calls.ask(wanted, wanted.given))
         if result.is_error:
+            self._explain(tool_call.tool_call_id, result.content[:MAX_REASONS_CHARS])
             self._refused.append(f"- {wanted.name} ({wanted.about}): {result.content}")
             self._progress = self._told.progress
         kinds = REJECTS if result.is_error else ALLOWS

@@ -46,6 +46,7 @@ class Meter:
         self._under_way: asyncio.Task[Answer] | None = None
         self._stop: Stop | None = None
         self._replies: dict[str, Completed] = {}
+        self._reasons: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -64,6 +65,11 @@ class Meter:
     @property
     def model(self) -> str:
         return self._keeper.session.model
+
+    def explain(self, call_id: str, reason: str) -> None:
+        """Why the program may not do what its model has called for: its protocol has no place for more than a no, and
+        so the model reads it in the call's result, now and in each later request."""
+        self._reasons[call_id] = reason
 
     async def call(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Answer:
         """Who is cancelled before its turn has asked nothing; later it has, but waits for no money any more."""
@@ -117,7 +123,10 @@ class Meter:
         return stop
 
     def _as_it_was(self, message: ChatMessage) -> ChatMessage:
-        """With the thoughts that its provider wants to see again, and the program's format has no place for."""
+        """With the thoughts that its provider wants to see again, and the program's format has no place for; and with
+        the reason of a no."""
+        if message.role == "tool" and (reason := self._reasons.get(message.tool_call_id)):
+            return message.model_copy(update={"content": f"{message.content}\n{reason}"})
         reply = next((self._replies[call.id] for call in message.tool_calls if call.id in self._replies), None)
         if reply is None or {call.id for call in message.tool_calls} != {call.id for call in reply.tool_calls}:
             return message

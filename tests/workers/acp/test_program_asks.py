@@ -148,9 +148,40 @@ async def test_a_program_that_stops_at_a_no_is_told_why_and_goes_on(start_agents
 
     assert result.errors == ()
     assert result.output.text.startswith("heard: This was not allowed, and you stopped there:")
-    assert f"- edit (Edit {GREET}): not allowed: edit 'src/greet.py' is denied by the rule `edit: *`" in result.output.text
+    assert (
+        f"- edit (Edit {GREET}): not allowed: edit 'src/greet.py' is denied by the rule `edit: *`" in result.output.text
+    )
     [told] = [event for event in await hands.events(request.trace_id, "message") if event.synthetic]
     assert told.text in result.output.text
+
+
+async def test_the_model_of_a_program_that_goes_on_reads_why_in_the_result_of_its_call(
+    start_agents, led, agent_file, steps
+):
+    hands, server = await start_agents(
+        "rules: [{reply: {text: ok}}]", agents={"foreign": agent_file("permission: {edit: deny}\n")}
+    )
+    call = {"id": "edit1", "type": "function", "function": {"name": "edit", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": None, "tool_calls": [call, call | {"id": "other"}]},
+        {"role": "tool", "tool_call_id": "edit1", "content": "User refused."},
+        {"role": "tool", "tool_call_id": "other", "content": "done"},
+    ]
+    asks = ("post", "/v1/chat/completions", {"model": "any", "messages": messages})
+
+    result = await hands.result(led(hands, steps(("edits", GREET, "X = 3\n"), asks, asks)))
+
+    assert result.errors == ()
+    for body in server.log.bodies:
+        told = {
+            message["tool_call_id"]: message["content"] for message in body["messages"] if message["role"] == "tool"
+        }
+        assert told["edit1"].startswith(
+            "User refused.\nnot allowed: edit 'src/greet.py' is denied by the rule `edit: *`"
+        )
+        assert told["other"] == "done"
+    assert server.log.requests == 2
 
 
 async def test_the_word_of_a_person_who_says_no_reaches_a_program_that_stops(start_agents, led, agent_file, steps):
@@ -176,7 +207,9 @@ async def test_a_program_that_tries_the_same_again_and_again_ends_as_refused(sta
 
     [error] = result.errors
     assert error.code is ErrorCode.REFUSED
-    assert error.message.startswith(f"the agent's program stopped at what it was refused: edit (Edit {GREET}): not allowed")
+    assert error.message.startswith(
+        f"the agent's program stopped at what it was refused: edit (Edit {GREET}): not allowed"
+    )
     assert "muster task prompt" in error.hint
     told = [event for event in await hands.events(request.trace_id, "message") if event.synthetic]
     assert len(told) == MAX_AGAIN
