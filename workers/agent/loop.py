@@ -31,7 +31,7 @@ from .reminders import reminder_of, with_reminder
 from .session import Session
 from .shown import shown
 from .structured import for_closing, only_answers
-from .telling import tell
+from .telling import half_answer_is_kept, tell
 from .traced import turn_span
 
 
@@ -68,7 +68,8 @@ async def step(session: Session, loop: Loop) -> Session:
     session = loop.policy.pruned(session)
     messages = with_reminder(session, shown(session))
     tokens = window_tokens(session, tools) + len(reminder_of(session).encode())
-    paid = await paid_call(session, messages, tools, loop, input_tokens=tokens, tell=loop.emit)
+    async with half_answer_is_kept(session, loop) as heard:
+        paid = await paid_call(session, messages, tools, heard, input_tokens=tokens, tell=heard.emit)
     if isinstance(paid, Stop):
         return stopped(session, paid, loop)
     session, reply = paid.session, paid.reply

@@ -114,6 +114,7 @@ class Bench:
     till: Till = NO_TILL
     price: Price = PRICE
     outside: frozenset[str] = frozenset()
+    stopped: bool = False  # is it the task's end that cuts off the loop?
 
     def loop(self, digests: Mapping[str, str] | None = None) -> Loop:
         tools: dict[str, Tool] = {"lookup": Lookup(), "note": self.note}
@@ -133,6 +134,7 @@ class Bench:
             policy=self.policy,
             till=self.till,
             is_outside=lambda name: name in self.outside,
+            is_stopped=lambda: self.stopped,
         )
 
     async def run(self, session: Session) -> Session:

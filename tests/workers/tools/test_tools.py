@@ -8,6 +8,7 @@ import json
 import pytest
 
 from envelope.events import CallState
+from sandbox.base import Command
 from sandbox.errors import SandboxLost
 from workers.agents.registry import parse_agent
 from workers.llm.base import ToolCall
@@ -260,6 +261,20 @@ async def test_calls_that_are_cut_off_keep_what_they_had_and_say_so(context):
     assert [result.content for result in cut.value.results] == ["done", CANCELLED.content]
     ended = {change.call_id: change.state for change in changes}
     assert ended == {"1": CallState.COMPLETED, "2": CallState.ERROR}
+
+
+async def test_a_command_that_is_stopped_keeps_its_output_so_far(context):
+    sandbox = await context.sandbox()
+    slow = call("bash", command="echo half; echo of it >&2; touch /tmp/said; sleep 600")
+    running = asyncio.create_task(run_calls([slow], TOOLS, context, OPEN, lambda _: None))
+    await sandbox.exec(Command("until [ -e /tmp/said ]; do sleep 0.05; done"))
+
+    running.cancel()
+    with pytest.raises(CutOff) as cut:
+        await running
+
+    assert cut.value.results[0].content == f"{CANCELLED.content}\nIts output until then:\nhalf\nof it"
+    assert cut.value.results[0].is_error and context.cut_short == {}
 
 
 async def test_calls_that_touch_one_written_file_take_turns(context):
