@@ -139,4 +139,7 @@ async def _output_text(context: ToolContext, call_id: str, ended: ExecResult, ti
         parts.append(f"(stopped: the command took longer than {timeout_ms} ms, and all its processes were ended)")
     elif ended.exit_code:
         parts.append(f"(exit code {ended.exit_code})")
+    if ended.left and not ended.timed_out:
+        running = "; ".join(name[:TITLE_CHARS] for name in ended.left)
+        parts.append(f"(left running, until this task ends or any command takes too long: {running})")
     return "\n".join(parts)

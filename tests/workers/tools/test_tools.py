@@ -498,3 +498,14 @@ async def test_a_working_directory_that_is_gone_is_told_and_left(context):
 
     assert gone.is_error and "nothing was run: the working directory /tmp/b is gone" in gone.content
     assert after.content == "/workspace"
+
+
+async def test_what_a_command_leaves_running_is_told(context):
+    left = await one(
+        context, "bash", command="sleep 611 >/dev/null 2>&1 & setsid sleep 612 >/dev/null 2>&1 & echo begun"
+    )
+    after = await one(context, "bash", command="echo next | cat")
+
+    assert left.content.startswith("begun\n(left running, until this task ends or any command takes too long: ")
+    assert "sleep 611" in left.content and "sleep 612" in left.content
+    assert after.content == "next"
