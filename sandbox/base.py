@@ -103,6 +103,7 @@ class ExecResult:
     truncated_bytes: int
     timed_out: bool
     duration_s: float
+    left: tuple[str, ...] = ()  # the command lines of what it has left running, the first ten
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,7 +204,9 @@ def _exec_result(reply: Reply) -> ExecResult:
             "timed_out": bool(timed_out),
             "duration_s": float(duration_s),
         }:
-            return ExecResult(exit_code, reply.body, truncated_bytes, timed_out, duration_s)
+            left: object = reply.header.get("left")
+            names = tuple(str(name) for name in cast("list[object]", left)) if isinstance(left, list) else ()
+            return ExecResult(exit_code, reply.body, truncated_bytes, timed_out, duration_s, names)
         case _:
             raise SandboxLost("The sandbox's account of a command makes no sense.")
 

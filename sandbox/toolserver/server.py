@@ -44,6 +44,7 @@ MAX_BODY_BYTES = 64 << 20  # the largest patch that the other side takes out of 
 CHUNK_BYTES = 64 << 10  # a pipe's capacity, so one read empties it
 PIPE_MAX_BYTES = 1 << 20  # /proc/sys/fs/pipe-max-size: more cannot be waiting when a shell has exited
 COOKIE = "MUSTER_CALL"  # in the environment of every child: finds those that left the process group
+MAX_LEFT = 10  # as many names of what a command left running as anybody reads
 KILL_ROUNDS = 100  # a fork bomb needs several; bounded, because a server that loops for ever answers nobody
 ENVIRONMENT = dict(os.environ)  # decoded once: that takes longer than all else of a spawn
 RELAY_PORT = 3128  # the customary port of a web proxy
@@ -148,7 +149,12 @@ class Command:
         os.close(self.pipe)
         code = os.waitstatus_to_exitcode(status)
         tail = self.output.finish()
-        spent: Fields = {"timed_out": self.timed_out, "duration_s": time.monotonic() - self.started}
+        left = [name for pid in processes_with(self.cookie) if (name := name_of(pid))]
+        spent: Fields = {
+            "left": left[:MAX_LEFT],
+            "timed_out": self.timed_out,
+            "duration_s": time.monotonic() - self.started,
+        }
         verdict = {"exit_code": code if code >= 0 else 128 - code, "truncated_bytes": self.output.dropped_bytes}
         last = frame({"id": self.id, "type": "end", **verdict, **spent})
         send(*data_frames(self.id, tail), last)  # one write: one message to wait for at the other end
@@ -270,6 +276,15 @@ def processes_with(cookie: str) -> Iterator[int]:
                         yield int(name)
             except OSError:
                 continue  # it ended meanwhile, or made itself unreadable: the sweep gets it
+
+
+def name_of(pid: int) -> str:
+    """The command line of a process; empty for one that has ended."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read(200).replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
 
 
 def kill_tree(pid: int | None, cookie: str) -> None:

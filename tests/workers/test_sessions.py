@@ -222,3 +222,26 @@ rules:
 
     assert "the working directory is /tmp now" in first.output.text
     assert second.output.text == "/tmp"
+
+
+async def test_a_task_that_was_stopped_goes_on_with_half_its_answer(start_agents):
+    hands, server = await start_agents(
+        """
+rules:
+  - {when: {user_contains: go on}, reply: {text: done}}
+  - reply: {text: "A reply of many words, so that some of them are seen before the stall, and some after it."}
+    fault: {after_bytes: 800, stall_s: 60}
+"""
+    )
+    request = ask(hands, "talk")
+    await hands.transport.submit([request])
+    await hands.until(request.trace_id, tells("text"))
+    await hands.transport.cancel(request.task_id, by="test", reason="enough")
+    stopped = await hands.ended(request.task_id)
+
+    second = await hands.result(ask(hands, "go on", resume_token=stopped.resume_token or request.task_id))
+
+    assert (stopped.status, second.output.text) == (State.CANCELLED, "done")
+    *_, half, note, prompt = server.log.bodies[-1]["messages"]
+    assert half["role"] == "assistant" and half["content"].startswith("A reply of")
+    assert "stopped while you were writing" in str(note["content"]) and "go on" in str(prompt["content"])

@@ -31,7 +31,7 @@ from .reminders import reminded
 from .session import Session
 from .shown import shown
 from .structured import only_answers, wants_form
-from .telling import tell
+from .telling import half_answer_is_kept, tell
 from .traced import turn_span
 
 
@@ -69,7 +69,8 @@ async def step(session: Session, loop: Loop) -> Session:
     # A last turn offers the same tools, and allows none: a request goes on starting with the same bytes.
     tools, choice = offer(loop.tools), "none" if closing and not wants_form(loop.tools) else "auto"
     tokens = window_tokens(session, tools)
-    paid = await paid_call(session, shown(session), tools, loop, choice, input_tokens=tokens, tell=loop.emit)
+    async with half_answer_is_kept(session, loop) as heard:
+        paid = await paid_call(session, shown(session), tools, heard, choice, input_tokens=tokens, tell=heard.emit)
     if isinstance(paid, Stop):
         return stopped(session, paid, loop)
     session, reply = paid.session, paid.reply

@@ -3,21 +3,54 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 
-from envelope.events import MessageAdded, TurnFinished
+from envelope.events import Event, MessageAdded, RetryScheduled, TextDelta, TurnFinished
+from sandbox.errors import SandboxError
 
+from ..clock import now_ms
+from ..llm.base import ChatMessage, Finish
 from .account import Account
 from .history import say
 from .means import Loop
 from .session import Session
+
+STOPPED_HERE = "The task was stopped while you were writing this; what you had not said is lost."
 
 
 def tell(session: Session, loop: Loop, text: str) -> Session:
     """A word to the model, which people see, too."""
     loop.emit(MessageAdded(role="user", text=text, synthetic=True))
     return say(session, text)
+
+
+@asynccontextmanager
+async def half_answer_is_kept(session: Session, loop: Loop) -> AsyncGenerator[Loop]:
+    """For the model call of a turn: where the task's end cuts it off, what it had said of its answer is stored. It is
+    no answer, and who goes on in the session is told so."""
+    said: list[str] = []
+
+    def emit(event: Event) -> None:
+        if isinstance(event, TextDelta):
+            said.append(event.text)
+        loop.emit(event)
+
+    def on_retry(event: RetryScheduled) -> None:
+        said.clear()
+        loop.model.on_retry(event)
+
+    try:
+        yield replace(loop, emit=emit, model=replace(loop.model, on_retry=on_retry))
+    except asyncio.CancelledError:
+        if loop.is_stopped() and (half := "".join(said)).strip():
+            finish = Finish(reason="cancelled", at_ms=now_ms())
+            message = ChatMessage(role="assistant", content=half, finish=finish, agent=session.agent)
+            kept = session.model_copy(update={"turn": session.turn + 1, "messages": (*session.messages, message)})
+            with suppress(SandboxError):  # what its work has come to cannot be seen any more
+                await loop.save(say(kept, STOPPED_HERE))
+        raise
 
 
 @contextmanager

@@ -176,6 +176,7 @@ class ToolContext:
     keep: Callable[[bytes], Awaitable[str]] = kept_nowhere  # stores a whole output; its blob, or nothing
     keep_file: Callable[[bytes], Awaitable[str]] = kept_nowhere  # stores a file as it is; likewise
     spilled: dict[str, str] = field(default_factory=dict[str, str])  # call → blob, until its result is there
+    cut_short: dict[str, str] = field(default_factory=dict[str, str])  # call → its output until it was stopped
     absent: Mapping[str, str] = field(default_factory=dict[str, str])  # tool → why it is not offered
     people: People | None = None  # None: nobody can be asked
     planning: Planning = field(default_factory=Planning)

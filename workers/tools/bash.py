@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from secrets import token_hex
@@ -85,8 +86,12 @@ class Bash:
         note = f"/tmp/.cwd-{token_hex(8)}" if stays and _MOVES.search(arguments["command"]) else ""  # noqa: S108
         # subshells and other programs do not run the trap
         text = f"trap 'pwd -P >{note} 2>/dev/null' EXIT; {arguments['command']}" if note else arguments["command"]
+        heard = bytearray()
         try:
-            ended = await sandbox.exec(Command(text, cwd=cwd, timeout_s=timeout_ms / 1000, env=env))
+            ended = await sandbox.exec(Command(text, cwd=cwd, timeout_s=timeout_ms / 1000, env=env), heard.extend)
+        except asyncio.CancelledError:
+            context.cut_short[call_id] = truncate(heard.decode("utf-8", "replace").rstrip("\n"), keep="tail")
+            raise
         except PathError as e:
             if not (context.cwd and stays):
                 raise
@@ -134,4 +139,7 @@ async def _output_text(context: ToolContext, call_id: str, ended: ExecResult, ti
         parts.append(f"(stopped: the command took longer than {timeout_ms} ms, and all its processes were ended)")
     elif ended.exit_code:
         parts.append(f"(exit code {ended.exit_code})")
+    if ended.left and not ended.timed_out:
+        running = "; ".join(name[:TITLE_CHARS] for name in ended.left)
+        parts.append(f"(left running, until this task ends or any command takes too long: {running})")
     return "\n".join(parts)

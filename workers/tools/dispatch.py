@@ -88,7 +88,8 @@ async def run_calls(
         return list(await asyncio.gather(*running))
     except asyncio.CancelledError:
         await _stop(running)
-        raise CutOff([_as_it_ended(*each, on_change) for each in zip(calls, running, strict=True)]) from None
+        ended = [_as_it_ended(*each, context, on_change) for each in zip(calls, running, strict=True)]
+        raise CutOff(ended) from None
     finally:
         await _stop(running)
 
@@ -101,10 +102,16 @@ async def _stop(running: Sequence[asyncio.Task[CallResult]]) -> None:
         await asyncio.gather(*unfinished, return_exceptions=True)
 
 
-def _as_it_ended(call: ToolCall, ran: asyncio.Task[CallResult], on_change: OnChange) -> ToolResult:
+def _as_it_ended(
+    call: ToolCall, ran: asyncio.Task[CallResult], context: ToolContext, on_change: OnChange
+) -> ToolResult:
     """What a call had come to when it was stopped; what waited for others is stopped, too."""
     result = None if ran.cancelled() or ran.exception() else ran.result()
-    return result if isinstance(result, ToolResult) else _refused(call, CANCELLED, on_change)
+    if isinstance(result, ToolResult):
+        return result
+    said = context.cut_short.pop(call.id, "")
+    stopped = replace(CANCELLED, content=f"{CANCELLED.content}\nIts output until then:\n{said}") if said else CANCELLED
+    return _refused(call, stopped, on_change)
 
 
 def _prepare(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext, guard: Guard) -> _Ready | ToolResult:

@@ -119,6 +119,8 @@ class Bench:
     outside: frozenset[str] = frozenset()
     model: str = "openai/scripted"
 
+    stopped: bool = False  # is it the task's end that cuts off the loop?
+
     def loop(self, digests: Mapping[str, str] | None = None) -> Loop:
         tools: dict[str, Tool] = {"lookup": Lookup(), "note": self.note}
         context = ToolContext(sandbox=no_sandbox, children=NoChildren(), read_digests=dict(digests or {}))
@@ -137,6 +139,7 @@ class Bench:
             policy=self.policy,
             till=self.till,
             is_outside=lambda name: name in self.outside,
+            is_stopped=lambda: self.stopped,
         )
 
     async def run(self, session: Session) -> Session:

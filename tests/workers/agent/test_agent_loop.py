@@ -13,6 +13,7 @@ from workers.agent.finish import finish_reason
 from workers.agent.history import CLOSING, EMPTY, INTERRUPTED, reopen_session
 from workers.agent.repeats import WARNING
 from workers.agent.session import Session
+from workers.agent.telling import STOPPED_HERE
 from workers.agents.registry import builtin
 from workers.llm.base import ChatMessage, Failed, Failure, ToolCall
 
@@ -374,6 +375,39 @@ async def test_cancelling_a_session_cancels_the_request(kit, serve):
     async with asyncio.timeout(60):
         await server.idle()
     assert server.log.aborted == 1
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+async def test_half_an_answer_is_kept_when_the_task_was_stopped(kit, serve, stopped):
+    """A worker that goes away is no end: another attempt asks again."""
+    server = await serve(
+        """
+        rules:
+          - {when: {user_contains: go on}, reply: {text: done}}
+          - {reply: {text: a long wait}, fault: {stall_s: 60, after_bytes: 500}}
+        """
+    )
+    bench = kit.Bench(server.base_url, stopped=stopped)
+    first_words = asyncio.Event()
+    bench.events = Signalled(first_words)
+    running = asyncio.create_task(bench.run(kit.opened()))
+    await first_words.wait()
+
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    if not stopped:
+        assert bench.saved == []
+        return
+    session = Session.load(bench.saved[-1])
+    half, note = session.messages[-2:]
+    said = "".join(event.text for event in bench.told("text"))
+    assert said and (half.role, half.content, half.finish.reason) == ("assistant", said, "cancelled")
+    assert (note.content, note.synthetic, session.turn) == (STOPPED_HERE, True, 1)
+    reopened = reopen_session(session, builtin()["build"], model="m", prompt="go on", budget=Budget())
+    assert (await kit.Bench(server.base_url).run(reopened)).outcome.text == "done"
+    assert [m["role"] for m in server.log.bodies[-1]["messages"]][-3:] == ["assistant", "user", "user"]
 
 
 class Signalled(list):

@@ -279,6 +279,20 @@ async def test_calls_that_are_cut_off_keep_what_they_had_and_say_so(context):
     assert ended == {"1": CallState.COMPLETED, "2": CallState.ERROR}
 
 
+async def test_a_command_that_is_stopped_keeps_its_output_so_far(context):
+    sandbox = await context.sandbox()
+    slow = call("bash", command="echo half; echo of it >&2; touch /tmp/said; sleep 600")
+    running = asyncio.create_task(run_calls([slow], TOOLS, context, OPEN, lambda _: None))
+    await sandbox.exec(Command("until [ -e /tmp/said ]; do sleep 0.05; done"))
+
+    running.cancel()
+    with pytest.raises(CutOff) as cut:
+        await running
+
+    assert cut.value.results[0].content == f"{CANCELLED.content}\nIts output until then:\nhalf\nof it"
+    assert cut.value.results[0].is_error and context.cut_short == {}
+
+
 async def test_calls_that_touch_one_written_file_take_turns(context):
     await put(context, "a.py", "x = 1\n")
 
@@ -591,3 +605,14 @@ async def test_a_working_directory_that_is_gone_is_told_and_left(context):
 
     assert gone.is_error and "nothing was run: the working directory /tmp/b is gone" in gone.content
     assert after.content == "/workspace"
+
+
+async def test_what_a_command_leaves_running_is_told(context):
+    left = await one(
+        context, "bash", command="sleep 611 >/dev/null 2>&1 & setsid sleep 612 >/dev/null 2>&1 & echo begun"
+    )
+    after = await one(context, "bash", command="echo next | cat")
+
+    assert left.content.startswith("begun\n(left running, until this task ends or any command takes too long: ")
+    assert "sleep 611" in left.content and "sleep 612" in left.content
+    assert after.content == "next"
