@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from pydantic import Field
@@ -52,6 +53,11 @@ class ModelPrice(Wire):
 
     input_microusd: int
     output_microusd: int
+
+
+def price_line(model: str) -> str:
+    """For the workers' environment, to paste: a price of $1 and $5 for a million tokens, as an example."""
+    return f"export MUSTER_PRICES='{json.dumps({model: {'input': 1_000_000, 'output': 5_000_000}})}'"
 
 
 class WorkerCard(Wire):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from .agent.compaction import MAX_OUTPUT_TOKENS
@@ -16,8 +17,8 @@ from .llm.limits import UNKNOWN, ModelLimits
 from .llm.listed import Listed, listed
 from .llm.litellm import LiteLlmModel
 from .llm.openai_format import thinks
-from .llm.prices import Price
-from .llm.providers import PROVIDERS
+from .llm.prices import FREE, Price
+from .llm.providers import PROVIDERS, is_private
 
 Engine = Literal["auto", "direct", "litellm"]
 
@@ -38,6 +39,7 @@ class Models:
     known_limits: Mapping[str, ModelLimits] = field(default_factory=dict[str, ModelLimits])
     known_sight: Mapping[str, frozenset[Kind]] = field(default_factory=dict[str, frozenset[Kind]])
     effort: str = ""
+    reasoning_key: str = ""  # the default's: under what name its server wants thoughts again
 
     def choose(self, *wanted: str) -> str:
         """The first name that is given, else the worker's own; `NoModel` when there is none."""
@@ -64,13 +66,15 @@ class Models:
         known = listed(name)
         make = DirectModel if self._is_direct(name, known, base_url) else LiteLlmModel
         own_limit = _output_limit(name, known, self.known_limits.get(name))
-        return make(
+        model = make(
             *(name, base_url, api_key, temperature),
             output_limit=lambda: output_limit() or own_limit,
             effort=effort or self.effort,
             context_tokens=self._context_tokens(name, known),
             options=options or {},
         )
+        is_ours = _provider(name) == _provider(self.default)
+        return replace(model, reasoning_key=self.reasoning_key) if self.reasoning_key and is_ours else model
 
     def _context_tokens(self, name: str, known: Listed | None) -> int:
         return self.known_limits[name].context if name in self.known_limits else (known.context if known else 0) or 0
@@ -84,11 +88,18 @@ class Models:
         return (self.base_url, self.api_key) if is_ours else ("", "")
 
     async def price(self, name: str) -> Price | None:
-        """The operator's, else the public list's. None: nobody knows it; a task with a cost cap must not call it."""
+        """The operator's, else the public list's; nothing is paid for a model that runs here. None: nobody knows it; a
+        task with a cost cap must not call it."""
         if name in self.prices:
             return self.prices[name]
+        provider = PROVIDERS.get(_provider(name))
+        if provider and provider.is_self_hosted:
+            return FREE
         known = await asyncio.to_thread(listed, name)
-        return known.price if known else None
+        # At an address of one's own a model of the list is the provider's all the same: a gateway leads there.
+        if known and known.price:
+            return known.price
+        return FREE if is_private(name, self._access(name)[0], os.environ) else None
 
     async def limits(self, name: str) -> ModelLimits:
         """The operator's, else the public list's; zeros when nobody knows them."""

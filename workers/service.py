@@ -151,6 +151,7 @@ def make_runner(
         {model: ModelLimits(row.context, row.output, row.input) for model, row in settings.model_limits.items()},
         {model: row.sees for model, row in settings.model_limits.items() if row.sees is not None},
         settings.model_effort,
+        settings.model_reasoning_key,
     )
     guidance = Guidance(settings.user_dir, settings.instructions)
     habits = Habits(

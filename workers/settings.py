@@ -72,6 +72,7 @@ class WorkerSettings(FleetSettings):
     model_engine: Literal["auto", "direct", "litellm"] = "auto"  # see models.py
     # How hard models think where their agent's file says nothing; empty: as the vendor's own tools have it.
     model_effort: Literal["", "low", "medium", "high", "max"] = ""
+    model_reasoning_key: str = ""  # the field of a message in which the server wants thoughts again; none: nowhere
     # What the provider allows this key, in the whole fleet; None: the fleet finds out (docs/agents/limiter.md).
     model_requests_per_minute: int | None = Field(default=None, ge=1)
     model_tokens_per_minute: int | None = Field(default=None, ge=1)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
-from envelope.agents import WorkerCard
+from envelope.agents import WorkerCard, price_line
 
 from ..catalogue import agents_of
 from ..errors import BadInput, near_miss
@@ -37,7 +37,7 @@ def without_price(spec: BatchSpec, cards: Iterable[WorkerCard]) -> Iterator[str]
     asked = {agents[step.agent].model for step in spec.steps if step.agent in agents}
     unpriced = {card.model for card in cards if card.model and card.price is None and asked & {"", card.model}}
     for model in sorted(unpriced):
-        yield f"the price of {model} is not known, so that no agent may spend of the budget: add it to MUSTER_PRICES"
+        yield f"the price of {model} is not known, so that no agent may spend of the budget: {price_line(model)}"
 
 
 def unknown_agents(spec: BatchSpec, cards: Iterable[WorkerCard]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envelope.agents import ModelPrice, WorkerCard
+from envelope.agents import ModelPrice, WorkerCard, price_line
 from envelope.budget import MICROUSD_PER_USD
 
 from ..catalogue import agents_of
@@ -28,7 +28,8 @@ def require_prices(variants: Sequence[Variant], workers: Sequence[WorkerCard], *
         asked = [card for card in serving if model in ("", card.model)]
         if asked and not any(card.price for card in asked):
             message = f"the price of {asked[0].model} is not known, and no sample of {variant.name!r} could be paid"
-            raise BadInput(message, hint="add it to MUSTER_PRICES of the workers, or name a model whose price is known")
+            hint = f"say it to the workers, in micro-dollars for a million tokens: {price_line(asked[0].model)}"
+            raise BadInput(message, hint=hint)
         calls = [_least_call(card.price) for card in asked if card.price]
         if calls and least_cap_microusd < min(calls):
             message = f"a sample of {variant.name!r} may spend {dollars(least_cap_microusd)}, which pays for no call"

@@ -222,9 +222,10 @@ rules:
 
 async def test_a_model_without_a_price_is_refused_under_a_cost_cap(start_agents, workspace):
     hands, server = await start_agents("rules: [{reply: {text: hello}}]", prices={})
+    cap = Budget(max_cost_microusd=1000)
 
-    capped = await hands.result(build_task(hands, workspace, "x", budget=Budget(max_cost_microusd=1000)))
-    uncapped = await hands.result(build_task(hands, workspace, "x"))
+    capped = await hands.result(build_task(hands, workspace, "x", model="anthropic/unheard-of", budget=cap))
+    uncapped = await hands.result(build_task(hands, workspace, "x", budget=cap))  # its server is on this machine
 
     assert capped.errors[0].code is ErrorCode.BAD_INPUT
     assert "price" in capped.errors[0].message

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from envelope.budget import Usage
 
+from ..llm.base import Completed
 from .tills import Till
 
 
@@ -31,10 +32,11 @@ class Account:
         self.usage += usage
         self.cost_microusd += self._latest_microusd
 
-    def answered(self, usage: Usage) -> None:
-        """The try that came to its end, by the provider's own count."""
-        self.usage += usage
-        self.cost_microusd += self._price(usage)
+    def answered(self, reply: Completed) -> None:
+        """The try that came to its end, by the provider's own count, and at its own price where it says one."""
+        self.usage += reply.usage
+        told = reply.cost_microusd
+        self.cost_microusd += self._price(reply.usage) if told is None else max(0, told)
 
     async def may_go_on(self) -> bool:
         if not self._one_try_microusd:

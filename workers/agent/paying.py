@@ -53,7 +53,7 @@ async def paid_call(
         with cut_off_is_told(loop, turn, account):
             reply = await ask(replace(loop.model, lost=account), messages, tools, tell, tool_choice)
         if isinstance(reply, Completed):
-            account.answered(reply.usage)
+            account.answered(reply)
         account.close()
         usage, cost = account.usage, account.cost_microusd
         tell_chat(call, messages, reply, usage, cost)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter
 
+from envelope.agents import price_line
 from envelope.budget import Metrics
 from envelope.events import MessageAdded
 from envelope.messages import Attachment, ErrorInfo, Output, TaskRequest
@@ -140,7 +141,7 @@ def require_price(price: Price | None, session: Session, ledger: Ledger) -> None
     if price is None and (ledger.tightest.cap_microusd is not None or session.budget.max_cost_microusd is not None):
         raise BadInput(
             f"the price of the model {session.model!r} is not known, and the task has a cost cap",
-            hint="add it to MUSTER_PRICES, or name a model whose price is known",
+            hint=f"say it to the workers, in micro-dollars for a million tokens: {price_line(session.model)}",
         )
 
 

@@ -38,12 +38,19 @@ def parsed(arguments: str) -> dict[str, Any] | None:
 def repaired(arguments: str) -> dict[str, Any] | None:
     """What broken JSON was meant to say; None when it is whole, is no object, or its end is missing.
 
-    A text that stops inside a string is a reply that was cut: a half-written file must not pass for a whole one.
+    A text that stops inside a string is a reply that was cut: a half-written file must not pass for a whole one. Of
+    several values in one text nobody knows which one was meant.
 
     >>> repaired("{'path': 'a.py',}"), repaired('{"path": "a.py"'), repaired('{"content": "half a fi')
     ({'path': 'a.py'}, {'path': 'a.py'}, None)
+    >>> repaired('{"command": "ls"} {"command": "pwd"}')
     """
-    if len(arguments) > MAX_REPAIRED_CHARS or not arguments.strip() or _is_whole(arguments) or _is_cut(arguments):
+    if (
+        len(arguments) > MAX_REPAIRED_CHARS
+        or not arguments.strip()
+        or _is_whole(arguments)
+        or _is_beyond_repair(arguments)
+    ):
         return None
     try:
         return _object(cast(object, repair_json(arguments, return_objects=True, skip_json_loads=True)))
@@ -62,16 +69,17 @@ def _is_whole(arguments: str) -> bool:
     return True
 
 
-def _is_cut(arguments: str) -> bool:
-    """Does the text stop inside a string, or nest too deep to be repaired in reasonable time?"""
-    depth, in_string = 0, False
+def _is_beyond_repair(arguments: str) -> bool:
+    """Does the text stop inside a string, hold several values, or nest too deep to be repaired in reasonable time?"""
+    depth, in_string, values = 0, False, 0
     for found in _MARK.finditer(arguments):
         mark = found[0]
         if mark == '"':
             in_string = not in_string
         elif not in_string and len(mark) == 1:
+            values += depth <= 0 and mark in "{["
             depth += 1 if mark in "{[(" else -1
-            if depth > MAX_DEPTH:
+            if depth > MAX_DEPTH or values > 1:
                 return True
     return in_string
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from .arguments import is_text, parsed, repaired, travels
 from .base import CallDelta, CallStarted, Completed, ModelEvent, ProviderItems, Reasoning, Text, ToolCall
 
 NOTHING: tuple[ModelEvent, ...] = ()
+NO_EXTRA: Mapping[str, Any] = {}
 CUT = "length"  # the finish reason of a reply that ran into the output limit
 # Longer than those of any provider; what has more is no id and no name, and would fill events and file names.
 MAX_ID_CHARS = 64
@@ -39,6 +40,7 @@ class _PartialCall:
     given_id: str  # the provider's, which its later pieces are known by
     name: str
     arguments: list[str] = field(default_factory=list[str])
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 class Assembly:
@@ -50,6 +52,10 @@ class Assembly:
         self._calls: list[_PartialCall] = []
         self._at: dict[int, _PartialCall] = {}  # the provider's index → the call that is under way there
         self.chars = 0
+
+    @property
+    def has_text(self) -> bool:
+        return bool(self._text)
 
     @property
     def has_calls(self) -> bool:
@@ -71,20 +77,34 @@ class Assembly:
         self._reasoning.append(text)
         return (Reasoning(text),)
 
-    def add_call(self, index: int, call_id: str, name: str, arguments: str) -> Sequence[ModelEvent]:
-        """A piece of a call. Some providers number every call 0, so a new id at an old index is a new call, too."""
+    def add_call(
+        self, index: int, call_id: str, name: str, arguments: str, extra: Mapping[str, Any] = NO_EXTRA
+    ) -> Sequence[ModelEvent]:
+        """A piece of a call. Some providers number every call 0, so a new id at an old index is a new call, too; some
+        give no ids either, and then a name after whole arguments is. `extra`: what else is said of the call."""
         call_id, arguments = mended(call_id), mended(arguments)
         call, events = self._at.get(index), list[ModelEvent]()
-        if call is None or (call_id and call_id != call.given_id):
+        if call is None or (call_id != call.given_id if call_id else name and _is_whole(call)):
             call = _PartialCall(self._own_id(call_id), call_id, mended(name)[:MAX_NAME_CHARS])
             self._at[index] = call
             self._calls.append(call)
             events.append(CallStarted(call.id, call.name))
+        call.name = call.name or mended(name)[:MAX_NAME_CHARS]
+        call.extra |= extra
         if arguments:
             self.chars += len(arguments)
             call.arguments.append(arguments)
             events.append(CallDelta(call.id, arguments))
         return events
+
+    @property
+    def call_extras(self) -> dict[str, dict[str, Any]]:
+        """By the id of the call that each was said of."""
+        return {call.id: call.extra for call in self._calls if call.extra}
+
+    @property
+    def has_broken_calls(self) -> bool:
+        return any(parsed("".join(call.arguments)) is None for call in self._calls)
 
     def _own_id(self, given: str) -> str:
         """One that no other call of the reply has: by their ids answers find their calls, and a person's yes the one
@@ -101,6 +121,10 @@ class Assembly:
             finish_reason=finish_reason,
             usage=usage,
         )
+
+
+def _is_whole(call: _PartialCall) -> bool:
+    return not call.given_id and bool(call.arguments) and parsed("".join(call.arguments)) is not None
 
 
 def _call(call: _PartialCall, *, was_cut: bool) -> ToolCall:

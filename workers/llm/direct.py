@@ -20,10 +20,11 @@ from envelope.redaction import redact
 from .base import ChatMessage, Failed, Failure, ModelEvent, ToolChoice, ToolSpec
 from .connections import CONNECT_TIMEOUT_S, http_session, proxy_for
 from .encoding import BodyEncoder
-from .failures import ProviderError, failed
+from .failures import ProviderError, failed, interrupted, page_words
 from .providers import Endpoint, endpoint
 from .sse import MAX_EVENT_BYTES, EventParser, TooLong
 from .wire import Json, Question, Reader
+from .wire_openai import is_failed_call, unlisted
 
 # Reasoning models think in silence for a minute or more; two are a connection that nobody serves.
 CHUNK_TIMEOUT_S = 120.0
@@ -55,12 +56,13 @@ class DirectModel:
     context_tokens: int = 0
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])  # see `options.py`
     _told: list[str] = field(default_factory=list[str], repr=False, compare=False)  # of what is not sent
+    reasoning_key: str = ""  # the name under which the server wants thoughts again; see `wire.ChatRules`
     _encoder: BodyEncoder = field(default_factory=BodyEncoder, repr=False, compare=False)
 
     async def stream(
         self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice = "auto"
     ) -> AsyncGenerator[ModelEvent, None]:
-        where = endpoint(self.name, self.base_url, self.api_key, os.environ)
+        where = endpoint(self.name, self.base_url, self.api_key, os.environ, self.reasoning_key)
         if isinstance(where, Failed):
             yield where
             return
@@ -76,6 +78,8 @@ class DirectModel:
             yield Failed(Failure.BAD_REQUEST, redact(f"{where.url!r} is no address of a model server"))
         except (aiohttp.ClientError, OSError) as e:
             yield failed(ProviderError(message=f"the connection broke: {e}"))
+        except NoReply as e:
+            yield interrupted(f"instead of it came a page that says {str(e) or 'nothing'}")
         except ODD as e:
             yield failed(ProviderError(message=f"the reply cannot be read: {type(e).__name__}: {e}"))
 
@@ -84,7 +88,7 @@ class DirectModel:
     ) -> AsyncGenerator[ModelEvent, None]:
         question = Question(
             *(where.model, self.name, messages, tools, tool_choice, self.temperature, self.output_limit()),
-            reasoning_key=where.reasoning_key,
+            rules=where.rules,
             at_home=where.at_home,
             effort=self.effort,
             context_tokens=self.context_tokens,
@@ -99,10 +103,11 @@ class DirectModel:
             proxy=proxy_for(where.url),
             allow_redirects=False,  # the key is for this address
         ) as response:
-            if response.status != OK:
-                yield await _refused(response, where, time_s=self.chunk_timeout_s)
-                return
             reader = where.wire.reader(question)
+            if response.status != OK:
+                async for event in _refused(response, where, reader, time_s=self.chunk_timeout_s):
+                    yield event
+                return
             async for data in _events(response, reader):
                 for event in reader.read(data):
                     yield event
@@ -123,24 +128,42 @@ class DirectModel:
 
 
 async def _events(response: aiohttp.ClientResponse, reader: Reader) -> AsyncGenerator[bytes, None]:
-    """The data of each event, to the reply's end. A server that does not stream sends one event, bare."""
+    """The data of each event, to the reply's end. A server that does not stream sends one event, bare.
+
+    `NoReply` for a page of some gateway, which comes with any status and any type.
+    """
+    parser, received, began, head = EventParser(), 0, False, list[bytes]()
     if response.content_type == "application/json":
-        yield await _body(response, MAX_EVENT_BYTES)
+        body = await _body(response, MAX_EVENT_BYTES)
+        is_mislabelled = body.lstrip().startswith((b"data:", b"event:", b":"))
+        for data in (*parser.feed(body), *parser.end()) if is_mislabelled else (body,):
+            yield data
         return
-    parser, received = EventParser(), 0
     async for chunk in response.content.iter_any():
         received += len(chunk)
         if received > MAX_REPLY_BYTES:
             raise TooLong(f"a reply of more than {MAX_REPLY_BYTES} bytes")
         for data in parser.feed(chunk):
+            began = True
             yield data
             if reader.is_over:  # what follows is no part of the reply, whatever piece it came in
                 break
         if reader.is_over:
             await _drain(response)
             return
+        if not began and received <= MAX_EVENT_BYTES:
+            head.append(chunk)
     for data in parser.end():
+        began = True
         yield data
+    if not began and (page := b"".join(head).strip()):
+        if not page.startswith((b"{", b"[")):
+            raise NoReply(page_words(page))
+        yield page
+
+
+class NoReply(Exception):
+    """What came is no reply of a model, but a page with these words."""
 
 
 async def _drain(response: aiohttp.ClientResponse) -> None:
@@ -152,21 +175,30 @@ async def _drain(response: aiohttp.ClientResponse) -> None:
             await response.content.readany()
 
 
-async def _refused(response: aiohttp.ClientResponse, where: Endpoint, *, time_s: float) -> Failed:
+async def _refused(
+    response: aiohttp.ClientResponse, where: Endpoint, reader: Reader, *, time_s: float
+) -> AsyncGenerator[ModelEvent, None]:
+    """Why; but what a model wrote wrongly is its reply, whatever status it came with."""
     if 300 <= response.status < 400:
-        return Failed(
+        yield Failed(
             Failure.BAD_REQUEST, redact(f"the model's server at {where.url} sends us elsewhere; set its new address")
         )
+        return
     async with asyncio.timeout(time_s):
         body = await _body(response, MAX_ERROR_BYTES)
     try:
-        answer: object = json.loads(body)
+        answer = unlisted(json.loads(body))
+        if isinstance(answer, dict) and is_failed_call(cast(Json, answer).get("error")):
+            for event in reader.read(body):
+                yield event
+            yield reader.completed() or interrupted("it holds no call")
+            return
         error = where.wire.error(cast(Json, answer)) if isinstance(answer, dict) else ProviderError(str(answer))
     except ODD:  # a page of some gateway
-        error = ProviderError(body.decode(errors="replace"))
+        error = ProviderError(page_words(body))
     headers = dict(response.headers)
     provider = where.provider if where.at_home else ""
-    return failed(replace(error, status=response.status, headers=headers, provider=provider))
+    yield failed(replace(error, status=response.status, headers=headers, provider=provider))
 
 
 async def _body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:

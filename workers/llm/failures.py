@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,12 +14,14 @@ from ..duck import first
 from .base import Failed, Failure
 from .overflow import is_overflow
 from .pauses import HEADERS
+from .retry_after import hinted_ms
 
 # A whole error page is no help; the first words say it.
 MAX_MESSAGE_CHARS = 300
 # What an error says stands at its beginning; a page of megabytes is not searched to its end.
 MAX_JUDGED_CHARS = 16_000
-RETRY_HEADERS = ("retry-after-ms", "retry-after", *HEADERS)
+RETRY_AFTER = ("retry-after-ms", "retry-after")
+RETRY_HEADERS = (*RETRY_AFTER, *HEADERS)
 
 BY_STATUS: dict[int, Failure] = {
     400: Failure.BAD_REQUEST,
@@ -38,13 +41,20 @@ BY_WORDS: tuple[tuple[re.Pattern[str], Failure], ...] = tuple(
     (re.compile(words, re.IGNORECASE | re.DOTALL), failure)
     for words, failure in (
         (r"provider not provided|model_not_found|model .{0,200}(does not exist|not found)", Failure.UNKNOWN_MODEL),
-        (r"missing credentials|api[_ ]key.{0,80}(missing|must be set|required|pass)|insufficient_quota", Failure.AUTH),
+        (r"missing credentials|api[_ ]key.{0,80}(missing|must be set|required|pass)", Failure.AUTH),
+        # no money left: OpenAI, Moonshot, z.ai, xAI, Anthropic
+        (
+            r"insufficient[_ ](quota|balance|funds|credits?)|exceeded_current_quota|used all available credits",
+            Failure.AUTH,
+        ),
+        (r"credit balance is too low|billing_hard_limit|check your plan and billing", Failure.AUTH),
         (r"content[_ ](policy|filter)", Failure.CONTENT_FILTER),
         (r"rate[_ -]?limit|too[_ ]many[_ ]requests|exhausted", Failure.RATE_LIMIT),
         (r"\b(service[_ ]|server[_ ]|temporarily[_ ])?(unavailable|overloaded)(_error)?\b", Failure.UNAVAILABLE),
     )
 )
 
+_MARKUP = re.compile(r"<(script|style)\b.{0,8000}?</\1>|<[^<>]{0,2000}>", re.IGNORECASE | re.DOTALL)
 _LIBRARY_PREFIX = re.compile(r"^(?:(?:litellm\.)?[A-Z]\w*(?:Error|Exception)?(?:: | - ))+")
 
 
@@ -53,7 +63,7 @@ class ProviderError:
     """What is known of a failed request. `status` is None when no answer came: the connection or the stream broke.
 
     `kind` is any further word (an error code, an exception's name); `provider` is the registry's name of whoever runs
-    the server, when that is known.
+    the server, when that is known. `hint_ms`: when its body says to come again, where no header does.
     """
 
     message: str = ""
@@ -61,6 +71,7 @@ class ProviderError:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     kind: str = ""
     provider: str = ""
+    hint_ms: int = 0
 
     @property
     def failure(self) -> Failure:
@@ -138,9 +149,22 @@ def interrupted(reason: str) -> Failed:
     return Failed(Failure.UNAVAILABLE, f"the model's reply was interrupted: {redact(reason)[:MAX_MESSAGE_CHARS]}")
 
 
+def page_words(page: bytes) -> str:
+    """The first words of a page, without its markup.
+
+    >>> page_words(b"<html><head><style>p {}</style><title>502</title></head><p>Bad&nbsp;gateway</p>")
+    '502 Bad gateway'
+    """
+    text = html.unescape(_MARKUP.sub(" ", page[:MAX_JUDGED_CHARS].decode(errors="replace")))
+    return " ".join(text.split())[:MAX_MESSAGE_CHARS]
+
+
 def failed(error: ProviderError) -> Failed:
     """The failure as the loop knows it: judged, its words shortened and without secrets."""
     said = redact(" ".join(_LIBRARY_PREFIX.sub("", error.message).split()))[:MAX_MESSAGE_CHARS]
     named = {name.lower(): value for name, value in error.headers.items()}
     kept = {name: named[name] for name in RETRY_HEADERS if name in named}
+    hint_ms = error.hint_ms or hinted_ms(error.message)
+    if hint_ms and not kept.keys() & RETRY_AFTER:
+        kept["retry-after-ms"] = str(hint_ms)
     return Failed(error.failure, f"the model provider says: {said or 'nothing'}", kept)

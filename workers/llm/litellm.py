@@ -10,27 +10,34 @@ import asyncio
 import json
 import logging
 import os
+import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from envelope.budget import Usage
 
 from .assembly import Assembly
 from .base import ChatMessage, Failed, Failure, ModelEvent, ToolChoice, ToolSpec
-from .failures import ProviderError, failed
+from .failures import ProviderError, failed, interrupted
 from .openai_format import messages_for, tools_for
+from .openai_items import REASONING_KEYS, Extras
 from .options import ANYWHERE, sent
+from .providers import PROVIDERS
+from .wire import ChatRules, Json
+from .wire_openai import REASONS
 
 # Reasoning models think in silence for a minute or more; two are a connection that nobody serves.
 CHUNK_TIMEOUT_S = 120.0
 LIST_FILE = "model_prices_and_context_window_backup.json"
 # litellm's own time-out comes after ours, which has the better words.
 GRACE_S = 10.0
+# Anthropic's models behind others, and Anthropic itself: what their cache keeps is marked.
+_CLAUDE = re.compile(r"anthropic/|(bedrock|vertex_ai|azure_ai|openrouter)/(.*[/.])?(anthropic[./]|claude)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,7 @@ class LiteLlmModel:
     effort: str = ""
     context_tokens: int = 0
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])  # see `options.py`
+    reasoning_key: str = ""  # the name under which the server wants thoughts again; see `wire.ChatRules`
 
     async def stream(
         self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice = "auto"
@@ -72,17 +80,21 @@ class LiteLlmModel:
             await _close(response)
 
     async def _events(self, response: Any) -> AsyncGenerator[ModelEvent, None]:
-        reply, usage, reason = Assembly(), Usage(), ""
+        reply, extras, usage, reason = Assembly(), LiteLlmExtras(), Usage(), ""
         while (chunk := await self._next(response)) is not None:
             usage = _usage(chunk) or usage
             for choice in chunk.choices[:1]:
                 reason = choice.finish_reason or reason
+                extras.add(choice.delta)
                 for event in _deltas(reply, choice.delta):
                     yield event
         if _was_cut(response):
             yield Failed(Failure.UNAVAILABLE, "the model's reply ended before it was whole")
+        elif reason and reason.lower() not in REASONS:
+            yield interrupted(reason)
         else:
-            yield reply.completed(reason or "stop", usage)
+            whole = reply.completed(REASONS[reason.lower() or "stop"], usage)
+            yield replace(whole, provider_items=extras.items(self.name, whole.tool_calls, {}))
 
     async def _next(self, response: Any) -> Any | None:
         async with asyncio.timeout(self.chunk_timeout_s):
@@ -101,10 +113,13 @@ class LiteLlmModel:
             "tools": tools_for(tools) or None,
             "tool_choice": "none" if tools and tool_choice == "none" else None,
         }
+        provider = PROVIDERS.get(self.name.partition("/")[0])
+        key = self.reasoning_key or (provider.rules.reasoning_key if provider else "")
+        rules = ChatRules(key, always_reasoning=bool(key), marks=_CLAUDE.match(self.name) is not None)
         return (
             {
                 "model": self.name,
-                "messages": messages_for(messages),
+                "messages": messages_for(messages, self.name, rules, reads_keys=bool(key)),
                 "stream": True,
                 "stream_options": {"include_usage": True},
                 "num_retries": 0,  # retries are ours (retry.py): bounded, told to watchers, within the deadline
@@ -114,6 +129,38 @@ class LiteLlmModel:
             | {name: value for name, value in optional.items() if value is not None}
             | sent(self.options, ANYWHERE)
         )
+
+
+class LiteLlmExtras(Extras):
+    """What litellm says beside text, thoughts and calls, under its own names.
+
+    docs.litellm.ai ("Reasoning Content", "Gemini 3", 2026-11): `thinking_blocks` hold what Anthropic's models thought,
+    with its signature, on Bedrock and Vertex, too; `thought_signatures` are Gemini's; those of calls are in their ids.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thinking: list[Json] = []
+
+    def add(self, delta: Any, reasoning_keys: Sequence[str] = REASONING_KEYS) -> None:
+        if isinstance(getattr(delta, "reasoning_content", None), str):
+            super().add({"reasoning_content": delta.reasoning_content})
+        for block in getattr(delta, "thinking_blocks", None) or ():
+            self._add_thinking(dict(block))
+        fields = cast(Json, getattr(delta, "provider_specific_fields", None) or {})
+        signatures = fields.get("thought_signatures")
+        if signatures and not delta.tool_calls:
+            self.lay_over("provider_specific_fields", {"thought_signatures": [signatures[-1]]})
+
+    def _add_thinking(self, block: Json) -> None:
+        """A thought comes in pieces, the last of which has its signature; one that is sealed comes whole."""
+        last = self._thinking[-1] if self._thinking else {}
+        if block.get("type") == "thinking" == last.get("type") and not last.get("signature"):
+            last["thinking"] = (last.get("thinking") or "") + (block.get("thinking") or "")
+            last["signature"] = block.get("signature") or ""
+        else:
+            self._thinking.append(block)
+        self.lay_over("thinking_blocks", [one for one in self._thinking if one.get("signature") or one.get("data")])
 
 
 def read_list() -> dict[str, dict[str, Any]]:
@@ -153,9 +200,10 @@ def _usage(chunk: Any) -> Usage | None:
     if usage is None:
         return None
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    sent_tokens = usage.prompt_tokens or 0
     return Usage(
-        input_tokens=usage.prompt_tokens or 0,
-        output_tokens=usage.completion_tokens or 0,
+        input_tokens=sent_tokens,
+        output_tokens=max(usage.completion_tokens or 0, (usage.total_tokens or 0) - sent_tokens),
         cached_tokens=getattr(prompt, "cached_tokens", None) or 0,
         cache_write_tokens=getattr(usage, "cache_creation_input_tokens", None) or 0,
         reasoning_tokens=getattr(completion, "reasoning_tokens", None) or 0,

@@ -38,9 +38,14 @@ WORDINGS: tuple[re.Pattern[str], ...] = tuple(
         rf"exceeds the (maximum|available) {_GAP}tokens",
         r"exceed(s|ed) (the )?(model |maximum )?token limit|token limit (was |is )?exceeded",  # Kimi
         r"too many (input )?tokens",  # Bedrock, and others
+        r"input length and `?max_tokens`? exceed context limit",  # Anthropic
     )
 )
 
+# A request that is larger than what a minute allows: waiting never helps (Groq, OpenAI).
+_LARGER = re.compile(rf"request too large\b.{{0,400}}?\blimit:? ({_N}), requested:? ({_N})", re.IGNORECASE | re.DOTALL)
+# In a refusal for too many calls only these words mean the window.
+_OF_WINDOW = re.compile(r"context|prompt", re.IGNORECASE)
 # The same words in a message about a rate: there waiting helps, and a shorter history does not.
 _RATE = re.compile(
     r"rate.?limit|too many requests|throttl|(tokens|requests) per (second|minute|hour|day)", re.IGNORECASE
@@ -58,12 +63,24 @@ def is_overflow(text: str, status: int | None = None) -> bool:
     (True, True)
     >>> is_overflow("Too many tokens per minute: rate limit reached", 429), is_overflow("Bad schema", 400)
     (False, False)
+    >>> is_overflow("Request too large for model `m` on tokens per minute (TPM): Limit 8000, Requested 9000", 429)
+    True
     """
     read = text[:READ_CHARS]
-    if status == TOO_LARGE:
+    if status == TOO_LARGE or _is_larger(read):
         return True
-    if status == TOO_MANY or _RATE.search(read):
+    if _RATE.search(read):
         return False
     if status in (BAD_REQUEST, None) and _WORDLESS.fullmatch(read) and (read.strip() or status == BAD_REQUEST):
         return True
-    return any(wording.search(read) for wording in WORDINGS)
+    found = (wording.search(read) for wording in WORDINGS)
+    return any(one and (status != TOO_MANY or _OF_WINDOW.search(one[0])) for one in found)
+
+
+def _is_larger(read: str) -> bool:
+    found = _LARGER.search(read)
+    return found is not None and _number(found[2]) > _number(found[1])
+
+
+def _number(text: str) -> int:
+    return int(re.sub(r"[,._]", "", text) or 0)

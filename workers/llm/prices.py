@@ -33,6 +33,9 @@ class Price(Rates):
         return reached[-1] if reached else self
 
 
+FREE = Price(0, 0)
+
+
 def cost_microusd(price: Price, usage: Usage) -> int:
     """The cost of a call, rounded up, so that a cap is never undercut by many small calls. Reasoning is output.
 

@@ -15,11 +15,15 @@ from ..clock import now_ms
 from .base import ChatMessage, ChatModel, Completed, Failed, Failure, ModelEvent, Retry, ToolChoice, ToolSpec
 from .failures import Judged, judged
 from .lost import NOBODY_PAYS, LostTries, said_bytes, tokens_of_bytes
+from .pauses import told_ms
 from .retry_after import asked_ms as asked_ms
 
 RETRYABLE = frozenset({Failure.RATE_LIMIT, Failure.UNAVAILABLE})
 # The longest wait that timers of 32 bits know, 24 days. A deadline ends the task long before.
 MAX_WAIT_MS = 2**31 - 1
+# A wait that the provider asks for: at least this part of our own, and spread by so much of it.
+LEAST_OF_OWN = 0.125
+SPREAD, MAX_SPREAD_MS = 0.25, 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +53,10 @@ def wait_ms(
 ) -> int | None:
     """How long to wait after the failed try `attempt` (from 1). `now_ms` is what an HTTP date is measured from.
 
-    None when waiting does not help: a full window, a refused key, a wrong request (see `failures`). Else exponential
-    up to the cap, spread over a factor of two by `jitter` in [0, 1), and never shorter than what the provider asks
-    for. `error` is all that `failures.judged` takes. How many tries there are is `policy.tries`, and the caller's part.
+    None when waiting does not help: a full window, a refused key, a wrong request (see `failures`). Else as long as the
+    provider asks for, and a little longer by `jitter` in [0, 1), so that not all come back at once; where it does not
+    say, exponential up to the cap, spread over a factor of two. `error` is all that `failures.judged` takes. How many
+    tries there are is `policy.tries`, and the caller's part.
 
     >>> [wait_ms(Failed(Failure.UNAVAILABLE, ""), n, now_ms=0, jitter=lambda: 0.0) for n in (1, 2, 3, 4, 5)]
     [2000, 4000, 8000, 16000, 30000]
@@ -60,8 +65,11 @@ def wait_ms(
     if not is_retryable(known):
         return None
     doublings = min(max(attempt, 1) - 1, 32)  # far beyond any cap, and no number of a million digits
-    grown = min(policy.base_ms * 2**doublings * (1 + jitter()), policy.cap_ms)
-    return min(math.ceil(max(grown, asked_ms(known.headers, now_ms=now_ms))), MAX_WAIT_MS)
+    if told := told_ms(known.headers, now_ms=now_ms):
+        # who says "in a millisecond" each time must not have all tries within one
+        least = min(policy.base_ms * 2**doublings, policy.cap_ms) * LEAST_OF_OWN
+        return min(math.ceil(max(told, least) + jitter() * min(told * SPREAD, MAX_SPREAD_MS)), MAX_WAIT_MS)
+    return math.ceil(min(policy.base_ms * 2**doublings * (1 + jitter()), policy.cap_ms))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,27 @@ def part(whole: Mapping[str, Any], name: str) -> Json:
 
 
 @dataclass(frozen=True, slots=True)
+class ChatRules:
+    """What a server of chat completions wants otherwise than OpenAI's.
+
+    `reasoning_key`: the name under which it wants a model's thoughts again; empty: the one under which they came;
+    `none`: it does not want them. `always_reasoning`: in each message with calls, also an empty one. `extra` is said
+    in each request, unless an agent says otherwise. `marks`: what its cache keeps is marked, for models of Anthropic's.
+    """
+
+    reasoning_key: str = ""
+    always_reasoning: bool = False
+    takes_stream_options: bool = True
+    limit_key: str = "max_tokens"
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    marks: bool = False
+    is_mistral: bool = False  # its rules for ids, and for what follows a tool's answer
+
+
+NO_RULES = ChatRules()
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """One model call. `model` is the name as the server knows it, `full_name` with its provider before it.
 
@@ -36,7 +57,7 @@ class Question:
     tool_choice: ToolChoice = "auto"
     temperature: float | None = None
     max_output_tokens: int | None = None
-    reasoning_key: str = ""
+    rules: ChatRules = NO_RULES
     at_home: bool = False
     effort: str = ""
     context_tokens: int = 0

@@ -1,28 +1,74 @@
-"""OpenAI's chat completions, as its own and all compatible servers speak them. Pure."""
+"""OpenAI's chat completions, as its own and all compatible servers speak them. Pure.
+
+Rules of platform.openai.com/docs ("Chat Completions", "Streaming"), of openrouter.ai/docs ("Errors", "Usage
+Accounting"), docs.x.ai ("Models and Pricing"), console.groq.com/docs ("Tool Use"), platform.moonshot.ai/docs and
+docs.mistral.ai (all seen 2026-11), and of what servers were seen to send. What goes back of a reply is in
+`openai_items.py`.
+"""
 
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, cast
 
 from envelope.budget import Usage
 
 from .assembly import Assembly
 from .base import Completed, Failed, Failure, ModelEvent
-from .failures import ProviderError, failed
-from .openai_format import messages_for, openai_effort, thinks, tools_for
+from .failures import ProviderError, failed, interrupted
+from .openai_format import NEVER, messages_for, openai_effort, takes_temperature, thinks, tools_for
+from .openai_items import REASONING_KEYS, THOUGHTS, Extras, parts_of, text_of
 from .options import NOT_WHILE_THINKING, OPENAI, sent
 from .overflow import is_overflow
+from .retry_after import hinted_ms
 from .wire import Json, Question, estimated, part
 
 DONE = b"[DONE]"
-_REASONS = {"function_call": "tool_calls", "eos": "stop", "end_turn": "stop", "max_tokens": "length"}
-# How servers call the text of thoughts.
-_REASONING_KEYS = ("reasoning_content", "reasoning")
-
+# How a reply may end, in our words, with who was seen to say it. Whatever else ends one is no answer, and it is asked
+# for again: DeepSeek's `insufficient_system_resource`, vLLM's `abort`, OpenRouter's `error`, z.ai's `network_error`.
+REASONS = {
+    "stop": "stop",  # all
+    "tool_calls": "tool_calls",  # all
+    "length": "length",  # all
+    "content_filter": "content_filter",  # OpenAI, Azure, DeepSeek
+    "function_call": "tool_calls",  # OpenAI's first way to call; gateways of others
+    "tool_use": "tool_calls",  # gateways to Anthropic's models
+    "end_turn": "stop",  # gateways to Anthropic's models
+    "stop_sequence": "stop",  # gateways to Anthropic's models; Hugging Face's text-generation-inference
+    "eos_token": "stop",  # Hugging Face's text-generation-inference
+    "eos": "stop",  # Together
+    "max_tokens": "length",  # gateways to Anthropic's models
+    "model_length": "length",  # Mistral
+    "sensitive": "content_filter",  # z.ai
+    "refusal": "refusal",  # gateways to Anthropic's models
+}
 MAX_REASON_CHARS = 1000
+# An error in a stream has no status of HTTP, and often no code; its type or its code's word says as much.
+_STATUS = {
+    "invalid_request_error": 400,
+    "bad_request": 400,
+    "badrequesterror": 400,
+    "invalid_prompt": 400,
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "model_not_found": 404,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "server_error": 500,
+    "internal_error": 500,
+}
+TOOL_USE_FAILED = "tool_use_failed"
+_NAMED = re.compile(r"(?:<function=|\"name\"\s*:\s*\")([\w.-]{1,64})")
+# What a call may cost at most, by its provider's word: a mistake of theirs must not take a year's budget.
+MAX_TOLD_USD = 1_000
+USD_PER_TICK = 1e-10  # xAI's unit: tokens times list price give exactly these numbers
 
 
 class OpenAiWire:
@@ -32,94 +78,212 @@ class OpenAiWire:
         return {"Authorization": f"Bearer {key}"} if key else {}
 
     def body(self, question: Question) -> Json:
-        is_thinking = thinks(question.model)
+        rules, is_thinking = question.rules, thinks(question.model)
+        takes_sampling = takes_temperature(question.model)
+        options = sent(question.options, OPENAI if takes_sampling else OPENAI - NOT_WHILE_THINKING)
         optional = {
             "tools": tools_for(question.tools) or None,
             "tool_choice": "none" if question.tools and question.tool_choice == "none" else None,
-            "temperature": None if is_thinking else question.temperature,
-            "max_completion_tokens" if is_thinking else "max_tokens": question.max_output_tokens,
+            "temperature": question.temperature if takes_sampling else None,
+            "max_completion_tokens" if is_thinking else rules.limit_key: question.max_output_tokens,
+            "stream_options": {"include_usage": True} if rules.takes_stream_options else None,
         }
-        options = sent(question.options, OPENAI - NOT_WHILE_THINKING if is_thinking else OPENAI)
         if question.effort:
             options = {"reasoning_effort": openai_effort(question.model, question.effort)} | options
         return {
+            **rules.extra,
             **options,
             "model": question.model,
-            "messages": messages_for(question.messages, reasoning_key=question.reasoning_key),
+            "messages": messages_for(question.messages, question.full_name, rules),
             "stream": True,
-            "stream_options": {"include_usage": True},
         } | {name: value for name, value in optional.items() if value is not None}
 
     def unsent(self, question: Question) -> Iterator[str]:
-        if question.temperature is not None and thinks(question.model):
+        if question.temperature is not None and not takes_temperature(question.model):
             yield f"temperature {question.temperature:g}"
 
     def reader(self, question: Question) -> OpenAiReader:
         return OpenAiReader(question)
 
     def error(self, answer: Json) -> ProviderError:
-        return openai_error(answer.get("error", answer))
+        error = openai_error(answer.get("error") or answer)
+        return replace(error, hint_ms=error.hint_ms or hinted_ms(json.dumps(answer)))
 
 
 class OpenAiReader:
     def __init__(self, question: Question) -> None:
         self._question = question
-        self._reply = Assembly()
-        self._reason = ""
-        self._usage: Usage | None = None
+        self._reply, self._extras = Assembly(), Extras()
+        key = question.rules.reasoning_key
+        self._reasoning_keys = REASONING_KEYS if key in ("", NEVER, *REASONING_KEYS) else (key, *REASONING_KEYS)
+        self._reason = self._thoughts_are = ""
+        self._is_refusal = self._is_whole = False
+        self._usage: Json = {}
         self.is_over = False
 
     def read(self, data: bytes) -> Iterator[ModelEvent]:
         if data.strip() == DONE:
-            self.is_over = True
+            self.is_over = self._is_whole = True
             return
-        event: Json = json.loads(data)
-        if error := event.get("error"):
-            yield failed(openai_error(error))
+        event: Json = unlisted(json.loads(data))
+        if error := _in_band(event):
+            yield from self._failed(error)
             return
-        if usage := event.get("usage"):
-            self._usage = _usage(usage)
+        # Groq's and Moonshot's streams have it elsewhere.
+        self._usage = event.get("usage") or part(part(event, "x_groq"), "usage") or self._usage
         for choice in event.get("choices") or ():
+            if error := choice.get("error"):
+                yield from self._failed(error)
+                return
+            self._usage = choice.get("usage") or self._usage
             # A server that does not stream sends the message in one piece.
+            self._is_whole |= "message" in choice
             yield from self._deltas(choice.get("delta") or choice.get("message") or {})
             if reason := choice.get("finish_reason"):
-                self._reason = _REASONS.get(reason, str(reason))
-                if is_overflow(self._reason):
-                    yield Failed(Failure.OVERFLOW, "the model's window was full before its reply was whole")
+                yield from self._ended(str(reason))
             break  # one reply was asked for
 
     def completed(self) -> Completed | None:
-        if not self._reason:
+        reason = self._reason or self._unsaid_reason()
+        if not reason:
             return None
-        usage = self._usage or estimated(self._question, self._reply.chars)
-        return self._reply.completed(self._reason, usage)
+        usage = _usage(self._usage) if self._usage else estimated(self._question, self._reply.chars)
+        reply = self._reply.completed("refusal" if self._is_refusal else reason, usage)
+        items = self._extras.items(self._question.full_name, reply.tool_calls, self._reply.call_extras)
+        cost = told_cost(self._usage) if self._question.at_home else None
+        return replace(reply, provider_items=items, cost_microusd=cost)
+
+    def _unsaid_reason(self) -> str:
+        """Snowflake never says why a reply ended. One that is over, and says something whole, is an answer."""
+        if not self._is_whole or self._reply.has_broken_calls:
+            return ""
+        return "tool_calls" if self._reply.has_calls else "stop" if self._reply.has_text else ""
+
+    def _ended(self, reason: str) -> Iterator[ModelEvent]:
+        self._reason = REASONS.get(reason.lower(), "")
+        if is_overflow(reason):
+            yield Failed(Failure.OVERFLOW, "the model's window was full before its reply was whole")
+        elif not self._reason:
+            yield interrupted(reason)
+
+    def _failed(self, error: object) -> Iterator[ModelEvent]:
+        if not is_failed_call(error):
+            yield failed(openai_error(error))
+            return
+        self.is_over, self._reason = True, "tool_calls"
+        said = cast(Json, error)
+        yield from self._reply.add_call(-1, "", *_written(str(said.get("failed_generation") or said.get("message"))))
 
     def _deltas(self, delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        self._extras.add(delta, self._reasoning_keys)
         if content := delta.get("content"):
-            yield from self._reply.add_text(content)
-        for key in _REASONING_KEYS:
-            if thought := delta.get(key):
-                yield from self._reply.add_reasoning(thought)
-                break  # some send it under both names
+            for piece in parts_of(content):
+                add = self._reply.add_reasoning if piece.get("type") in THOUGHTS else self._reply.add_text
+                yield from add(text_of(piece))
+        if refusal := delta.get("refusal"):
+            self._is_refusal = True
+            yield from self._reply.add_text(refusal)
+        yield from self._thoughts(delta)
         for place, call in enumerate(delta.get("tool_calls") or ()):
-            function = part(call, "function")
-            yield from self._reply.add_call(
-                call.get("index") or (0 if "index" in call else place),
-                call.get("id") or "",
-                function.get("name") or "",
-                function.get("arguments") or "",
-            )
+            index = call.get("index")
+            extra = {"extra_content": call["extra_content"]} if call.get("extra_content") else {}
+            yield from self._call(place if index is None else index, call.get("id"), part(call, "function"), extra)
+        if old := delta.get("function_call"):
+            yield from self._call(0, "", old, {})
+
+    def _thoughts(self, delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        """Some send them under two names, or as details, too: one of these is read."""
+        for key in self._reasoning_keys:
+            if (said := delta.get(key)) and self._thoughts_are in ("", "text"):
+                self._thoughts_are = "text"
+                yield from self._reply.add_reasoning(said)
+                return
+        said = "".join(map(_detail_text, delta.get("reasoning_details") or ()))
+        if said and self._thoughts_are in ("", "details"):
+            self._thoughts_are = "details"
+            yield from self._reply.add_reasoning(said)
+
+    def _call(self, index: int, call_id: str | None, function: Json, extra: Json) -> Iterator[ModelEvent]:
+        name, arguments = function.get("name") or "", function.get("arguments") or ""
+        if not isinstance(arguments, str):
+            arguments = json.dumps(arguments)
+        if call_id or name or arguments:
+            yield from self._reply.add_call(index, call_id or "", name, arguments, extra)
+
+
+def told_cost(usage: Mapping[str, Any]) -> int | None:
+    """What OpenRouter or xAI charge for a call, in whole micro-dollars; with a key of the user's own at the provider,
+    what that one charges, too. None: they do not say, or nothing that can be true."""
+    own_key = part(usage, "cost_details").get("upstream_inference_cost") if usage.get("is_byok") else 0
+    ticks = usage.get("cost_in_usd_ticks")
+    parts = (ticks,) if ticks is not None else (usage.get("cost"), own_key or 0)
+    if not all(isinstance(one, int | float) and not isinstance(one, bool) for one in parts):
+        return None
+    usd = sum(cast(tuple[float, ...], parts)) * (USD_PER_TICK if ticks is not None else 1)
+    # rounded first: a sum of binary fractions is a bit more than what was meant
+    return math.ceil(round(usd * 1e6, 6)) if 0 <= usd <= MAX_TOLD_USD else None
+
+
+def is_failed_call(error: object) -> bool:
+    """Groq refuses what its model has written as a call. The model is told, as of any call that cannot be run."""
+    return isinstance(error, dict) and cast(Json, error).get("code") == TOOL_USE_FAILED
+
+
+def _written(generation: str) -> tuple[str, str]:
+    """The name and the arguments of a call as a model wrote it."""
+    with suppress(ValueError, RecursionError):
+        written: object = json.loads(generation)
+        for call in cast(list[object], written) if isinstance(written, list) else [written]:
+            if isinstance(call, dict) and isinstance(name := cast(Json, call).get("name"), str):
+                arguments: Any = cast(Json, call).get("arguments") or cast(Json, call).get("parameters") or {}
+                return name, arguments if isinstance(arguments, str) else json.dumps(arguments)
+    named = _NAMED.search(generation)
+    return named[1] if named else "", json.dumps(generation)  # a text, which nobody takes for an object and mends
+
+
+def _detail_text(detail: Mapping[str, Any]) -> str:
+    said = detail.get("text") or detail.get("summary")
+    return said if isinstance(said, str) else ""
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
+    """xAI counts thoughts beside `completion_tokens`, and Gemini's compatible server does; the total holds them."""
     sent, made = part(usage, "prompt_tokens_details"), part(usage, "completion_tokens_details")
+    prompt = usage.get("prompt_tokens") or 0
+    # DeepSeek; Moonshot
+    cached = sent.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or usage.get("cached_tokens")
     return Usage(
-        input_tokens=usage.get("prompt_tokens") or 0,
-        output_tokens=usage.get("completion_tokens") or 0,
-        cached_tokens=sent.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0,  # the latter: DeepSeek
+        input_tokens=prompt,
+        output_tokens=max(usage.get("completion_tokens") or 0, (usage.get("total_tokens") or 0) - prompt),
+        cached_tokens=cached or 0,
         cache_write_tokens=sent.get("cache_write_tokens") or 0,  # OpenRouter
         reasoning_tokens=made.get("reasoning_tokens") or 0,
     )
+
+
+# --- errors
+
+
+def unlisted(answer: object) -> Any:
+    """Google's compatible server puts an error into a list."""
+    return (cast(list[object], answer) or [None])[0] if isinstance(answer, list) else answer
+
+
+def _in_band(event: Json) -> object:
+    """An error that came with 200: an object, a text, or in the words of a framework; nothing where there is none."""
+    if error := event.get("error"):
+        return error
+    if event.get("choices") is not None:
+        return None
+    status = part(event, "base_resp").get("status_code")  # MiniMax
+    if status:
+        return {"code": _MINIMAX.get(status), "message": part(event, "base_resp").get("status_msg")}
+    is_error = event.get("object") == "error" or event.get("type") == "error" or "detail" in event
+    return event if is_error or isinstance(event.get("message"), str) else None
+
+
+# platform.minimax.io/docs, "Error Codes"
+_MINIMAX = {1002: 429, 1004: 401, 1008: 402, 1026: 400, 1027: 400, 1039: 429, 2013: 400, 2049: 401}
 
 
 def openai_error(error: object) -> ProviderError:
@@ -127,12 +291,15 @@ def openai_error(error: object) -> ProviderError:
     if not isinstance(error, dict):
         return ProviderError(message=str(error))
     said = cast(Json, error)
-    code = said.get("code")
+    code, kind = said.get("code"), str(said.get("type") or said.get("status") or "")
+    numbers = (one for one in (said.get("status_code"), code, said.get("status")) if str(one).isdecimal())
+    status = next((int(str(one)) for one in numbers if 400 <= int(str(one)) < 600), None)
     message, reason = str(said.get("message") or said.get("detail") or ""), _upstream(said.get("metadata"))
     return ProviderError(
         message=f"{message} ({reason})" if reason else message,
-        status=code if isinstance(code, int) and 400 <= code < 600 else None,
-        kind=f"{said.get('type') or ''} {code or ''}",
+        status=status or _STATUS.get(str(code).lower()) or _STATUS.get(kind.lower()),
+        kind=f"{kind} {code or ''}",
+        hint_ms=hinted_ms(json.dumps(said)),
     )
 
 

@@ -128,7 +128,7 @@ class Titling:
         try:
             reply = await ask(retrying, asked, (), lambda event: None)
             if isinstance(reply, Completed):
-                account.answered(reply.usage)
+                account.answered(reply)
         finally:  # what was given up is paid, too
             self._charge(account)
         if isinstance(reply, Failed):

@@ -48,14 +48,14 @@ def test_a_file_is_what_its_content_says(content, media_type):
 def test_in_the_format_of_openai_a_tools_files_follow_all_answers_of_its_turn():
     go_on = ChatMessage(role="user", content="go on")
 
-    sent = OPENAI.body(Question("m", "openai/m", [*HISTORY, go_on], (), reasoning_key="reasoning"))["messages"]
+    sent = OPENAI.body(Question("m", "openai/m", [*HISTORY, go_on], ()))["messages"]
 
     assert [message["role"] for message in sent] == ["user", "assistant", "tool", "tool", "user", "user"]
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,c2hvdA=="}}
     assert sent[0]["content"] == [{"type": "text", "text": "Look."}, image]
     paper = {"filename": "paper.pdf", "file_data": "data:application/pdf;base64,cGRm"}
     assert sent[4]["content"] == [{"type": "text", "text": "From read, call c1:"}, {"type": "file", "file": paper}]
-    assert (sent[1]["reasoning"], sent[5]["content"]) == ("hm", "go on")
+    assert sent[5]["content"] == "go on"
     assert OPENAI.body(Question("m", "openai/m", HISTORY, ()))["messages"][-1] == sent[4]
 
 

@@ -44,6 +44,7 @@ async def ask(model: Replay, waits: Waits, **options) -> tuple[list, list]:
     return [event async for event in retrying.stream([], [])], retries
 
 
+LARGER = "Request too large for m on tokens per minute (TPM): Limit 8,000, Requested 9,000, please reduce your message"
 NOW_MS = int(datetime(2026, 11, 21, 12, 0, tzinfo=UTC).timestamp() * 1000)
 
 
@@ -62,13 +63,17 @@ def busy(**headers: str) -> Failed:
         (DOWN, 10**9, 0.0, 30_000),
         (busy(retry_after="7"), 1, 0.0, 7_000),
         (busy(retry_after="90"), 5, 0.0, 90_000),
-        (busy(retry_after="1"), 1, 0.0, 2_000),
-        (busy(retry_after="Sat, 21 Nov 2026 12:00:20 GMT"), 1, 0.9, 20_000),
+        (busy(retry_after="1"), 1, 0.0, 1_000),  # shorter than our own, and taken
+        (busy(retry_after="1"), 4, 0.0, 2_000),  # but not for all tries in a row
+        (busy(retry_after_ms="1"), 1, 0.0, 250),
+        (busy(retry_after="4"), 1, 0.5, 4_500),
+        (busy(retry_after="Sat, 21 Nov 2026 12:00:20 GMT"), 1, 0.9, 24_500),
+        (busy(x_ratelimit_remaining_tokens="0", x_ratelimit_reset_tokens="1m3s"), 1, 0.0, 63_000),
         (busy(retry_after="9" * 18), 1, 0.0, MAX_WAIT_MS),
         (ProviderError(status=503, headers={"Retry-After": "40"}), 1, 0.0, 40_000),
     ],
 )
-def test_waits_grow_to_a_cap_and_are_never_shorter_than_asked(failure, attempt, jitter, expected_ms):
+def test_waits_grow_to_a_cap_unless_the_provider_says_how_long(failure, attempt, jitter, expected_ms):
     assert wait_ms(failure, attempt, now_ms=NOW_MS, jitter=lambda: jitter) == expected_ms
 
 
@@ -118,8 +123,11 @@ def test_by_chance_too_a_wait_keeps_its_bounds(attempt, asked_s):
     waited = wait_ms(busy(retry_after=str(asked_s)), attempt, now_ms=NOW_MS)
 
     assert waited is not None
-    least = min(2_000 * 2 ** (attempt - 1), 30_000)
-    assert max(least, asked_s * 1000) <= waited <= max(min(2 * least, 30_000), asked_s * 1000)
+    own = min(2_000 * 2 ** (attempt - 1), 30_000)
+    if asked_s == 0:  # it does not say
+        assert own <= waited <= min(2 * own, 30_000)
+    else:
+        assert max(asked_s * 1000, own / 8) <= waited <= max(asked_s * 1000, own / 8) + min(asked_s * 250, 5_000) + 1
 
 
 @pytest.mark.parametrize(
@@ -136,6 +144,8 @@ def test_by_chance_too_a_wait_keeps_its_bounds(attempt, asked_s):
         ({"retry-after": "Sat, 21 Nov 2026 11:00:00 GMT"}, 0),
         ({"retry-after": "soon"}, 0),
         ({"retry-after": "-5"}, 0),
+        ({"retry-after": "500ms"}, 500),
+        ({"retry-after": "1m2.5s"}, 62_500),
         ({"retry-after": "inf"}, 0),
         ({"retry-after-ms": "nan"}, 0),
     ],
@@ -146,7 +156,7 @@ def test_every_form_of_retry_after_is_understood(headers, expected_ms):
 
 @given(header=st.one_of(st.text(), st.from_regex(r"[A-Z][a-z]{2}, \d{1,6} Nov \d{1,9} \d+:\d\d:\d\d [-+]?\d{1,9}")))
 def test_whatever_a_server_writes_is_a_wait_within_bounds(header):
-    assert 2_000 <= (wait_ms(busy(retry_after=header), 1, now_ms=NOW_MS) or 0) <= MAX_WAIT_MS
+    assert 250 <= (wait_ms(busy(retry_after=header), 1, now_ms=NOW_MS) or 0) <= MAX_WAIT_MS
     assert asked_ms({"retry-after-ms": header}, now_ms=NOW_MS) >= 0
 
 
@@ -177,6 +187,9 @@ def test_whatever_a_server_writes_is_a_wait_within_bounds(header):
         (ProviderError("no", 402), Failure.AUTH),
         (ProviderError("the rate limit of this key is 0", 403), Failure.AUTH),
         (ProviderError("insufficient_quota", 429), Failure.AUTH),
+        (ProviderError("Your account has insufficient balance", 429), Failure.AUTH),
+        (ProviderError("check it", 429, kind="exceeded_current_quota_error"), Failure.AUTH),
+        (ProviderError("Your credit balance is too low to access the API", 400), Failure.AUTH),
         (ProviderError("not found", 404), Failure.UNKNOWN_MODEL),
         (ProviderError("the model `x` does not exist", 404, provider="openai"), Failure.UNKNOWN_MODEL),
         (ProviderError("blocked by the content filter", 400), Failure.CONTENT_FILTER),
@@ -185,6 +198,15 @@ def test_whatever_a_server_writes_is_a_wait_within_bounds(header):
         (ProviderError("400 status code (no body)", 400), Failure.OVERFLOW),
         (ProviderError("litellm.BadRequestError: OpenAIException - ", 400), Failure.OVERFLOW),
         (ProviderError("", 400, kind="context_length_exceeded"), Failure.OVERFLOW),
+        (ProviderError("input length and `max_tokens` exceed context limit: 9 + 2 > 10", 400), Failure.OVERFLOW),
+        (ProviderError("This model's maximum context length is 8192 tokens", 429), Failure.OVERFLOW),
+        (ProviderError(f"Request too large for model `m`: {LARGER}", 413), Failure.OVERFLOW),
+        (ProviderError(f"Request too large for gpt-4o: {LARGER}", 429), Failure.OVERFLOW),
+        (ProviderError(LARGER.replace("9,000", "7,000"), 429), Failure.RATE_LIMIT),
+        (
+            ProviderError("Rate limit reached: Limit 8000, Used 7000, Requested 1500. Try again in 2s"),
+            Failure.RATE_LIMIT,
+        ),
     ],
 )
 def test_what_a_provider_says_is_judged(error, failure):

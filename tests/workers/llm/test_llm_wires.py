@@ -144,13 +144,6 @@ async def test_thoughts_come_with_their_signature_and_return_as_they_were(serve)
     assert (sent["type"], sent["thinking"], sent["signature"][:9]) == ("thinking", "a long thought", "signed-1-")
 
 
-def test_reasoning_goes_back_to_openais_likes_only_where_they_want_it():
-    plain, wanted = OPENAI.body(asking()), OPENAI.body(asking(reasoning_key="reasoning_content"))
-
-    assert "reasoning_content" not in plain["messages"][2]
-    assert wanted["messages"][2]["reasoning_content"] == "hm"
-
-
 def test_names_and_ids_that_a_provider_would_refuse_are_changed_alike_on_both_sides():
     odd = ToolCall(id="functions.read:0", name="functions.read", arguments="{}", input={})
     messages = [
