@@ -32,9 +32,9 @@ FILTERS = "fault: {status: 400, code: content_filter, message: by our content po
 
 @pytest.fixture
 def start(start_agents, workspace):
-    async def begin(script: str, *, prices=(FIRST, SECOND, THIRD), model: str = "", **settings):
+    async def begin(script: str, *, prices=(FIRST, SECOND, THIRD), model: str = "", agent: str = AGENT, **settings):
         hands, server = await start_agents(
-            script, agents={"reader": AGENT}, prices=dict.fromkeys(prices, PRICE), **settings
+            script, agents={"reader": agent}, prices=dict.fromkeys(prices, PRICE), **settings
         )
         request = hands.request(
             agent="reader",
@@ -111,7 +111,8 @@ async def test_who_names_a_model_gets_no_other(start):
 
 async def test_where_money_is_capped_a_model_without_a_price_is_passed_over(start):
     third = BREAKS.replace("BREAKS", REFUSES).replace("model: second", "model: third")
-    hands, server, request = await start(third, prices=(FIRST, THIRD))
+    agent = AGENT.replace(SECOND, "anthropic/unheard-of")  # and elsewhere: what runs here costs nothing
+    hands, server, request = await start(third, prices=(FIRST, THIRD), agent=agent)
     budget = request.budget.model_copy(update={"max_cost_microusd": 1_000_000})
 
     result = await hands.result(request.model_copy(update={"budget": budget}))

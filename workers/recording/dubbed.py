@@ -36,7 +36,11 @@ class Dubbed(NoTape):
     def __init__(self, entries: Sequence[Entry]) -> None:
         with readable():
             calls = calls_of(entries)
-        self._replies = [call.reply for call in calls if call.reply and isinstance(call.reply[-1], Completed)]
+        self._replies = [
+            (*call.reply[:-1], replace(end, cost_microusd=None))  # what it cost then is not paid again
+            for call in calls
+            if call.reply and isinstance(end := call.reply[-1], Completed)
+        ]
         answers = [answer for entry in entries if isinstance(entry, Answers) for answer in entry.answers]
         self._answers = {answer.call_id: answer for answer in answers}
         self._at = 0

@@ -348,7 +348,7 @@ def test_a_full_window_is_told_by_its_status(text, status):
         ("Rate limit reached: 30000 tokens per minute", 429),
         ("ThrottlingException: Too many tokens, please wait before trying again.", 400),
         ("Too many requests", 429),
-        ("This model's maximum context length is 8192 tokens", 429),
+        ("input token count exceeds the quota", 429),
         ("image exceeds the limit of 5 MB", 400),
         ("image exceeds the limit of 5242880 bytes", 400),
         ("context canceled", 499),

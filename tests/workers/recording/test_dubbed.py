@@ -28,6 +28,18 @@ async def test_a_recorded_model_does_its_work_again_and_is_not_asked(start_agent
     assert now.metrics.usage.output_tokens > 0
 
 
+async def test_what_a_provider_said_that_a_call_costs_is_not_paid_again(start_agents, asked, works):
+    hands, _ = await start_agents(works)
+    then = await hands.result(asked(hands, "change other"))
+    cassette = await hands.transport.blobs.get(next(one.blob for one in then.attachments if one.name == CASSETTE))
+    assert cassette.count(b'"cost_microusd": null') == 3
+    told = await hands.transport.blobs.put(cassette.replace(b'"cost_microusd": null', b'"cost_microusd": 5000'))
+
+    now = await hands.result(asked(hands, "change other", params={"replay": told}))
+
+    assert (now.status, now.metrics.cost_microusd) == (State.COMPLETED, 0)
+
+
 async def test_a_recording_that_ends_before_the_task_does_is_said(start_agents, asked, works):
     hands, _ = await start_agents(works)
     then = await hands.result(asked(hands, "change other"))
