@@ -17,6 +17,7 @@ from .llm.limits import UNKNOWN, ModelLimits
 from .llm.listed import Listed, listed
 from .llm.litellm import LiteLlmModel
 from .llm.openai_format import thinks
+from .llm.options import max_tokens
 from .llm.prices import FREE, Price
 from .llm.providers import PROVIDERS, is_private
 
@@ -65,10 +66,10 @@ class Models:
         base_url, api_key = self._access(name)
         known = listed(name)
         make = DirectModel if self._is_direct(name, known, base_url) else LiteLlmModel
-        own_limit = _output_limit(name, known, self.known_limits.get(name))
+        own_limit = _least(_output_limit(name, known, self.known_limits.get(name)), max_tokens(options or {}))
         model = make(
             *(name, base_url, api_key, temperature),
-            output_limit=lambda: output_limit() or own_limit,
+            output_limit=lambda: _least(output_limit(), own_limit),
             effort=effort or self.effort,
             context_tokens=self._context_tokens(name, known),
             options=options or {},
@@ -131,6 +132,10 @@ def _output_limit(name: str, known: Listed | None, told: ModelLimits | None) -> 
         return None
     is_thinking = known is not None and known.thinks
     return (own if is_thinking else min(own, MAX_OUTPUT_TOKENS)) or None
+
+
+def _least(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _provider(name: str) -> str:

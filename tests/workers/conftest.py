@@ -33,6 +33,7 @@ from repo.folder import digest_of, entries_in
 from sandbox.base import SandboxSpec
 from sandbox.driver import DockerDriver
 from sandbox.image.build import build_image
+from tests.workers.prefixes import changed_prefixes
 from transport.base import Transport
 from transport.consumer import Consumer
 from transport.embedded import Server, embedded_redis
@@ -345,14 +346,21 @@ async def context(driver: DockerDriver, image: str) -> AsyncIterator[ToolContext
 
 
 @pytest.fixture
-async def serve() -> AsyncIterator[Callable[[str], Awaitable[ScriptedServer]]]:
-    """`await serve(script)` gives a running model server; all are stopped at the end."""
+async def serve(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[str], Awaitable[ScriptedServer]]]:
+    """`await serve(script)` gives a running model server; all are stopped at the end.
+
+    No test may change what a model was shown, but for those that are marked: providers would refuse its thoughts.
+    """
+    servers: list[ScriptedServer] = []
     async with AsyncExitStack() as stack:
 
         async def start(script: str) -> ScriptedServer:
-            return await stack.enter_async_context(ScriptedServer(load_script(script)))
+            servers.append(await stack.enter_async_context(ScriptedServer(load_script(script))))
+            return servers[-1]
 
         yield start
+    if request.node.get_closest_marker("rewrites_history") is None:
+        assert [change for server in servers for change in changed_prefixes(server.log.bodies)] == []
 
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -15,7 +15,7 @@ from .assembly import Assembly, verbatim
 from .base import Completed, Failed, Failure, ModelEvent
 from .claude import claude_of, thinking_for
 from .failures import ProviderError, failed, interrupted
-from .options import ANTHROPIC, sent
+from .options import ANTHROPIC, left_out, sent
 from .wire import Json, Question, estimated, part
 
 # The format demands a limit. Every server's model can say this much, and every Claude of the last years that much; the
@@ -77,6 +77,7 @@ class AnthropicWire:
             yield f"temperature {question.temperature:g}"
         if question.effort and not _thinking(question)[0]:
             yield f"effort {question.effort}"
+        yield from left_out(question.options, ANTHROPIC)
 
     def reader(self, question: Question) -> AnthropicReader:
         return AnthropicReader(question.full_name)

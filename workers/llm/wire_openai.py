@@ -23,7 +23,7 @@ from .base import Completed, Failed, Failure, ModelEvent
 from .failures import ProviderError, failed, interrupted
 from .openai_format import NEVER, messages_for, openai_effort, takes_temperature, thinks, tools_for
 from .openai_items import REASONING_KEYS, THOUGHTS, Extras, parts_of, text_of
-from .options import NOT_WHILE_THINKING, OPENAI, sent
+from .options import NOT_WHILE_THINKING, OPENAI, left_out, sent
 from .overflow import is_overflow
 from .retry_after import hinted_ms
 from .wire import Json, Question, estimated, part
@@ -101,6 +101,7 @@ class OpenAiWire:
     def unsent(self, question: Question) -> Iterator[str]:
         if question.temperature is not None and not takes_temperature(question.model):
             yield f"temperature {question.temperature:g}"
+        yield from left_out(question.options, OPENAI)
 
     def reader(self, question: Question) -> OpenAiReader:
         return OpenAiReader(question)

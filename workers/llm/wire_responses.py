@@ -22,7 +22,7 @@ from .assembly import Assembly, verbatim
 from .base import ChatMessage, Completed, FilePart, ModelEvent, ToolCall, ToolSpec
 from .failures import ProviderError, failed, interrupted
 from .openai_format import openai_effort, sayable, thinks
-from .options import RESPONSES, sent
+from .options import RESPONSES, left_out, sent
 from .wire import Json, Question, estimated, part
 from .wire_openai import DONE, openai_error
 
@@ -72,6 +72,7 @@ class ResponsesWire:
     def unsent(self, question: Question) -> Iterator[str]:
         if question.temperature is not None and thinks(question.model):
             yield f"temperature {question.temperature:g}"
+        yield from left_out(question.options, RESPONSES)
 
     def reader(self, question: Question) -> ResponsesReader:
         return ResponsesReader(question)

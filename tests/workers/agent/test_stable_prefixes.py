@@ -16,6 +16,7 @@ import pytest
 
 from envelope.budget import Budget
 from envelope.plan import Plan, PlanStep
+from tests.workers.prefixes import said
 from workers.agent.compacting import only_compacted
 from workers.agent.history import reopen_session
 from workers.agent.loop import run
@@ -50,24 +51,6 @@ class Wire:
 )
 def wire(request) -> Wire:
     return request.param
-
-
-def unmarked(value: Any) -> Any:
-    """Without cache marks, which move and are no part of what is cached."""
-    if isinstance(value, dict):
-        return {name: unmarked(part) for name, part in value.items() if name != "cache_control"}
-    return [unmarked(part) for part in value] if isinstance(value, list) else value
-
-
-def said(body: Json) -> list[str]:
-    """All that a request says, a line for each block, item or message: neighbours of a side may be one message."""
-    head = [body.get("system"), body.get("instructions"), body.get("tools"), body.get("prompt_cache_key")]
-    lines = [json.dumps(unmarked(head))]
-    for message in body.get("messages") or body["input"]:
-        content = message.get("content")
-        blocks = content if isinstance(content, list) and "system" in body else [message]
-        lines += [json.dumps({"role": message.get("role"), **unmarked(block)}) for block in blocks]
-    return lines
 
 
 def assert_stable(server, *, but: int | None = None) -> None:

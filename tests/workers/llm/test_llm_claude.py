@@ -8,6 +8,7 @@ import pytest
 
 from workers.llm.base import ChatMessage, Failed, Failure, ToolSpec
 from workers.llm.claude import BINDING, INTERLEAVED
+from workers.llm.direct import DirectModel
 from workers.llm.providers import ANTHROPIC
 from workers.llm.wire import Question
 
@@ -71,6 +72,22 @@ def test_temperature_only_where_the_model_takes_it():
     assert sent("claude-sonnet-4-5", effort="low") == (0.5, False, ["effort low"])
     assert sent("claude-sonnet-4-5", effort="high") == (None, True, ["temperature 0.5"])
     assert sent("claude-3-5-haiku-20241022") == (0.5, False, [])
+
+
+def test_options_of_other_providers_are_told_and_not_sent():
+    question = asking("claude-opus-5", options={"seed": 7, "serviceTier": "priority", "api_base": "http://x"})
+
+    assert [*ANTHROPIC.unsent(question)] == ["seed 7"]
+    assert ANTHROPIC.body(question)["service_tier"] == "priority"
+
+
+async def test_what_is_not_sent_is_told_once_for_a_session(serve):
+    server = await serve("rules: [{reply: {text: it}}]")
+    model = DirectModel("anthropic/claude-opus-5", server.url, "sk-nobody-0123456789", temperature=0.5)
+
+    remarks = [[event async for event in model.stream(SAID, [READ])][-1].remarks for _ in range(2)]
+
+    assert remarks == [("temperature 0.5 is not sent: anthropic/claude-opus-5 takes none",), ()]
 
 
 def test_an_agents_own_thinking_goes_before_ours():

@@ -42,6 +42,18 @@ def test_a_model_behind_an_address_of_ones_own_is_asked_there_whatever_its_name(
     assert type(Models("openai/gpt-5-codex", "http://here/v1").named("openai/gpt-5-codex")) is DirectModel
 
 
+def test_an_agents_file_may_lower_the_limit_of_a_reply_and_not_raise_it():
+    def limit(name: str, **options) -> int | None:
+        return Models().named(name, options=options).output_limit()
+
+    assert limit("anthropic/claude-opus-5", maxTokens=4_000) == 4_000
+    assert limit("anthropic/claude-opus-5", max_tokens=900_000) == 128_000
+    assert limit("openai/gpt-5.5", maxOutputTokens=4_000) == 4_000
+    assert (
+        Models().named("openai/gpt-5.5", output_limit=lambda: 500, options={"max_tokens": 4_000}).output_limit() == 500
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "asked", "limit"),
     [
