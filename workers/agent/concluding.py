@@ -25,7 +25,8 @@ def conclude(session: Session, reply: Completed, loop: Loop) -> Session:
     """A reply without calls is the answer, unless it is empty, was cut off, or is none yet."""
     reason = finish_reason(reply)
     if reason in ("content_filter", "refusal"):
-        return model_failed(_without_reply(session), Failed(Failure.CONTENT_FILTER, _refused(reply)), loop)
+        session = _without_reply(session) if loop.fallback else session
+        return model_failed(session, Failed(Failure.CONTENT_FILTER, _refused(reply)), loop)
     if reason == "pause":
         return session
     if reason == "max_tokens" and not reply.text.strip():
@@ -50,7 +51,7 @@ def _refused(reply: Completed) -> str:
 
 
 def _without_reply(session: Session) -> Session:
-    """What was said before a refusal is no part of an answer; nobody goes on from there."""
+    """What was said before a refusal is no part of an answer; another model does not go on from there."""
     said = session.messages
     return session.model_copy(update={"messages": said[:-1]}) if said[-1].role == "assistant" else session
 

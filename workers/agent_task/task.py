@@ -31,7 +31,7 @@ from ..errors import BadInput
 from ..kit import Kit
 from ..llm.prices import Price
 from ..mcp.hub import mcp_servers
-from ..recording.dubbed import PRICE_OF, Dubbed
+from ..recording.dubbed import PRICE_NAME, Dubbed
 from ..recording.reading import cassette_at
 from ..recording.recorder import Recorder, attachments
 from ..recording.tape import NoTape, Tape
@@ -75,7 +75,7 @@ class AgentTasks:
             shown = attempt.request.input.prompt[:SHOWN_PROMPT_CHARS]
             report(MessageAdded(role="user", text=shown, synthetic=session.messages[-1].synthetic))
         ledger = await attempt.reporter.ask_ledger()
-        price = await self._price(tape, session.model)
+        price = await self._price(tape, PRICE_NAME, session.model)
         require_price(price, session, ledger)
         session = with_its_traces_cap(session, ledger)
         equipment = self.kit.equipment
@@ -95,14 +95,15 @@ class AgentTasks:
                     session = await prompts.opened(session, attempt.request.input.prompt)
                 session, is_new = await run(session, hearing(loop, prompts, attempt.agent.name)), False
                 if session.model != model:
-                    rigging = replace(rigging, price=await self._price(tape, session.model))
+                    price = await self._price(tape, f"{PRICE_NAME} of {session.model}", session.model)
+                    rigging = replace(rigging, price=price)
         if wait := _wait_of(session):
             return Pause(wait)
         token = resume_token(attempt.claim, attempt.request, attempt.reporter)
         return _outcome(session, token, await attachments(self.kit.transport.blobs, session))
 
-    async def _price(self, tape: Tape, model: str) -> Price | None:
-        return await tape.kept(f"{PRICE_OF}{model}", PRICE, lambda: self.kit.models.price(model))
+    async def _price(self, tape: Tape, name: str, model: str) -> Price | None:
+        return await tape.kept(name, PRICE, lambda: self.kit.models.price(model))
 
     async def _tape(self, attempt: Attempt) -> Tape:
         params, blobs = agent_params(attempt.request), self.kit.transport.blobs

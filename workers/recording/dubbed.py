@@ -26,7 +26,7 @@ from .tape import NoTape
 
 T = TypeVar("T")
 
-PRICE_OF = "price of "  # and the model that it is asked for
+PRICE_NAME = "price"  # of the model that a task begins with; `price of MODEL` of one that goes on
 NO_PRICE = Price(0, 0)  # nothing is asked, so nothing is paid
 
 
@@ -46,7 +46,7 @@ class Dubbed(NoTape):
         self._at = 0
 
     async def kept(self, name: str, kind: TypeAdapter[T], find: Callable[[], Awaitable[T]]) -> T:
-        return cast(T, NO_PRICE) if name.startswith(PRICE_OF) else await find()
+        return cast(T, NO_PRICE) if name.startswith(PRICE_NAME) else await find()
 
     def opened(self, session: Session) -> None:
         """Another attempt goes on after the turns that the one before it has stored."""

@@ -318,6 +318,7 @@ async def test_a_call_without_an_answer_is_not_run_again(kit, serve):
     assert results_sent(server.log.bodies[0]) == [("call_1_0", INTERRUPTED)]
 
 
+@pytest.mark.rewrites_history
 async def test_a_call_that_reaches_out_of_the_sandbox_is_stored_before_it_begins(kit, serve):
     """What was stored then is what a lost worker leaves."""
     server = await serve(

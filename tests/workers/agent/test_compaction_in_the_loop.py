@@ -253,6 +253,7 @@ async def test_the_last_turn_is_for_closing_words_and_not_for_a_compaction(kit, 
     assert (session.outcome.text, session.compaction) == ("Done, from the notes.", None)
 
 
+@pytest.mark.rewrites_history
 async def test_old_outputs_are_cleared_where_that_is_wanted(kit, serve):
     server = await serve("rules: [{reply: {text: Done.}}]")
     long = "o" * 4 * 30_000
