@@ -130,9 +130,10 @@ def with_reply(session: Session, reply: Completed, *, keep_calls: bool) -> Sessi
 
 
 def _holds_more(reply: Completed) -> bool:
-    """Something beside thoughts: a reply of these alone is none."""
+    """Something beside thoughts: a reply of these alone is none. An item without a type is laid over words and calls
+    (`llm.openai_items`), and says nothing where there are none."""
     items = reply.provider_items.items if reply.provider_items else ()
-    return any(item.get("type") not in THOUGHTS for item in items)
+    return any("type" in item and item["type"] not in THOUGHTS for item in items)
 
 
 def with_open_turn(session: Session, answers: Sequence[Answered], read_digests: Mapping[str, str]) -> Session:

@@ -13,15 +13,15 @@ from benchmarks.recordings import bedrock, restream
 Json = dict[str, Any]
 
 TEXT, THOUGHTS, SEAL = "Füße, in so many words.", "let me see what is there", "c2VhbGVk"
-HALVES = (TEXT[:11], TEXT[11:])
 PATHS = ("a.py", "b.py")
 INPUT, OUTPUT, CACHED, THOUGHT, COST_MICROUSD = 40, 9, 30, 4, 12_500
 
 
 @dataclass(frozen=True)
 class Say:
-    """What a reply holds beside its text."""
+    """What a reply holds."""
 
+    text: str = TEXT
     thoughts: bool = False
     calls: bool = False
     own: bool = False
@@ -32,12 +32,12 @@ class Say:
 
 
 def chat(case: Json, say: Say) -> Json:
-    message: Json = {"role": "assistant", "content": TEXT}
+    message: Json = {"role": "assistant", "content": say.text}
     match case.get("thoughts") if say.thoughts else None:
         case None:
             pass
         case "parts":
-            message["content"] = [{"type": "thinking", "thinking": [_said(THOUGHTS)]}, _said(TEXT)]
+            message["content"] = [{"type": "thinking", "thinking": [_said(THOUGHTS)]}, *_texts(say)]
         case "reasoning_details":
             message["reasoning_details"] = [{"type": "reasoning.text", "text": THOUGHTS, "signature": SEAL, "index": 0}]
         case key:
@@ -56,6 +56,14 @@ def chat(case: Json, say: Say) -> Json:
 
 def _said(text: str) -> Json:
     return {"type": "text", "text": text}
+
+
+def _texts(say: Say) -> list[Json]:
+    return [_said(say.text)] if say.text else []
+
+
+def _halves(say: Say) -> list[Json]:
+    return [{"text": half} for half in (say.text[:11], say.text[11:]) if half]
 
 
 def chat_usage(case: Json) -> bytes:
@@ -86,7 +94,7 @@ def responses(case: Json, say: Say) -> Json:
         {"type": "reasoning", "id": "rs", "summary": summary, "encrypted_content": SEAL}
     ] * say.thoughts
     output += OWN["responses"] if say.own else []
-    output.append({"type": "message", "id": "msg", "role": "assistant", "content": [part]})
+    output += [{"type": "message", "id": "msg", "role": "assistant", "content": [part]}] * bool(say.text)
     for place, path in enumerate(PATHS if say.calls else ()):
         call = {"call_id": f"call_{place}", "name": "read", "arguments": json.dumps({"path": path})}
         output.append({"type": "function_call", "id": f"fc_{place}", **call})
@@ -105,7 +113,7 @@ def responses(case: Json, say: Say) -> Json:
 def anthropic(case: Json, say: Say) -> Json:
     content: list[Json] = [{"type": "thinking", "thinking": THOUGHTS, "signature": SEAL}] * say.thoughts
     content += OWN["anthropic"] if say.own else []
-    content.append(_said(TEXT))
+    content += _texts(say)
     for place, path in enumerate(PATHS if say.calls else ()):
         content.append({"type": "tool_use", "id": f"toolu_{place}", "name": "read", "input": {"path": path}})
     usage = {"input_tokens": INPUT - CACHED, "cache_read_input_tokens": CACHED, "output_tokens": OUTPUT}
@@ -117,7 +125,7 @@ def anthropic(case: Json, say: Say) -> Json:
 
 def gemini(case: Json, say: Say) -> list[Json]:
     parts: list[Json] = [{"text": THOUGHTS, "thought": True}] * say.thoughts
-    parts += [{"text": half} for half in HALVES]
+    parts += _halves(say)
     for path in PATHS if say.calls else ():
         parts.append({"functionCall": {"name": "read", "args": {"path": path}}} | {"thoughtSignature": SEAL})
     reason = {"": "STOP", "limit": "MAX_TOKENS", "refusal": "SAFETY"}[say.end]
@@ -135,7 +143,7 @@ def gemini(case: Json, say: Say) -> list[Json]:
 
 def converse(case: Json, say: Say) -> Json:
     thought = {"reasoningContent": {"reasoningText": {"text": THOUGHTS, "signature": SEAL}}}
-    content: list[Json] = [thought] * say.thoughts + [{"text": half} for half in HALVES]
+    content: list[Json] = [thought] * say.thoughts + _halves(say)
     for place, path in enumerate(PATHS if say.calls else ()):
         content.append({"toolUse": {"toolUseId": f"tooluse_{place}", "name": "read", "input": {"path": path}}})
     reasons = {"": "tool_use" if say.calls else "end_turn", "limit": "max_tokens", "refusal": "content_filtered"}

@@ -40,7 +40,7 @@ from provider_replies import (
 from envelope.budget import Usage
 from workers.agent.history import with_reply
 from workers.agent.session import Session
-from workers.llm.base import ChatMessage, Completed, Failed, Failure, FilePart, Reasoning, Text, ToolSpec
+from workers.llm.base import ChatMessage, Completed, Failed, Failure, FilePart, Reasoning, Text, ToolCall, ToolSpec
 from workers.llm.direct import DirectModel
 from workers.llm.litellm import LiteLlmModel
 from workers.llm.providers import PROVIDERS
@@ -229,6 +229,9 @@ async def refusal(at: Provider) -> None:
 
 async def limit(at: Provider) -> None:
     assert (await at.reply(Say(end="limit"))).finish_reason == "length"
+    if is_run(seen(at.case)["thoughts"]):  # these may use it up; a message without words is refused by most
+        body = json.dumps(await at.next_request(Say(text="", thoughts=True, end="limit")))
+        assert not any(said in body for said in ('"role": "assistant"', '"role": "model"', THOUGHTS))
 
 
 async def interrupted(at: Provider) -> None:
@@ -283,9 +286,17 @@ async def cache(at: Provider) -> None:
 
 
 async def pictures(at: Provider) -> None:
+    call = ToolCall(id="call00000", name="read", arguments="{}", input={})
+    shown = ChatMessage(role="tool", tool_call_id=call.id, name="read", content="a picture", files=(PICTURE,))
     at.will_say(stream(at.case, Say()))
-    await at.heard([ChatMessage(role="user", content="See", files=(PICTURE,))])
-    assert PICTURE.data in json.dumps(at.bodies[-1])
+    await at.heard(
+        [
+            ChatMessage(role="user", content="See", files=(PICTURE,)),
+            ChatMessage(role="assistant", tool_calls=(call,)),
+            shown,
+        ]
+    )
+    assert json.dumps(at.bodies[-1]).count(PICTURE.data) == 2  # a user's, and a tool's
 
 
 COLUMNS: dict[str, tuple[str, Callable[[Provider], Awaitable[None]]]] = {
