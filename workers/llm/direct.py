@@ -69,6 +69,15 @@ class DirectModel:
         try:
             async with aclosing(self._asked(where, messages, tools, tool_choice)) as events:
                 async for event in events:
+                    if _refuses_choice(event, tool_choice):
+                        break
+                    yield event
+                else:
+                    return
+            # Models that think take no such word at some providers (DeepSeek, 2026-11): then they may call, and whoever
+            # asked drops the calls.
+            async with aclosing(self._asked(where, messages, tools, "auto")) as events:
+                async for event in events:
                     yield event
         except aiohttp.ConnectionTimeoutError:
             yield Failed(Failure.UNAVAILABLE, f"no connection to the model's server within {CONNECT_TIMEOUT_S:g} s")
@@ -125,6 +134,12 @@ class DirectModel:
             if what not in self._told:
                 self._told.append(what)
                 yield f"{what} is not sent: {self.name} takes none"
+
+
+def _refuses_choice(event: ModelEvent, choice: ToolChoice) -> bool:
+    """Nothing was said then, and nothing is billed."""
+    is_wrong = isinstance(event, Failed) and event.failure is Failure.BAD_REQUEST
+    return choice == "none" and is_wrong and "tool_choice" in event.message
 
 
 async def _events(response: aiohttp.ClientResponse, reader: Reader) -> AsyncGenerator[bytes, None]:

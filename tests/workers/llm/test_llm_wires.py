@@ -131,6 +131,27 @@ async def test_both_engines_send_what_an_agent_asks_of_its_model(serve):
     assert server.log.bodies[0]["reasoning_effort"] == "high"
 
 
+async def test_where_a_server_refuses_the_word_that_forbids_calls_it_is_asked_without():
+    asked: list[dict] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        asked.append(await request.json())
+        if "tool_choice" in asked[-1]:
+            words = {
+                "error": {"message": "Thinking mode does not support this tool_choice", "type": "invalid_request_error"}
+            }
+            return web.json_response(words, status=400)
+        return web.json_response({"choices": [{"message": {"content": "Done."}, "finish_reason": "stop"}]})
+
+    async with server_that(answer) as url:
+        model = DirectModel("deepseek/deepseek-v4-pro", f"{url}/v1", "sk-nobody-0123456789")
+        *_, completed = [event async for event in model.stream(HISTORY[:2], [READ], "none")]
+
+    assert completed.text == "Done."
+    assert [body.get("tool_choice") for body in asked] == ["none", None]
+    assert asked[0]["tools"] == asked[1]["tools"]
+
+
 async def test_thoughts_come_with_their_signature_and_return_as_they_were(serve):
     server = await serve("rules: [{reply: {reasoning: a long thought, text: it}}]")
     model = DirectModel("anthropic/scripted", server.url, "sk-nobody-0123456789")
