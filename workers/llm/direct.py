@@ -138,8 +138,9 @@ class DirectModel:
 
 def _refuses_choice(event: ModelEvent, choice: ToolChoice) -> bool:
     """Nothing was said then, and nothing is billed."""
-    is_wrong = isinstance(event, Failed) and event.failure is Failure.BAD_REQUEST
-    return choice == "none" and is_wrong and "tool_choice" in event.message
+    if choice == "auto" or not isinstance(event, Failed):
+        return False
+    return event.failure is Failure.BAD_REQUEST and "tool_choice" in event.message
 
 
 async def _events(response: aiohttp.ClientResponse, reader: Reader) -> AsyncGenerator[bytes, None]:
