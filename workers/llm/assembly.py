@@ -50,6 +50,7 @@ class Assembly:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: list[_PartialCall] = []
+        self._ids: set[str] = set()
         self._at: dict[int, _PartialCall] = {}  # the provider's index → the call that is under way there
         self.chars = 0
 
@@ -109,8 +110,10 @@ class Assembly:
     def _own_id(self, given: str) -> str:
         """One that no other call of the reply has: by their ids answers find their calls, and a person's yes the one
         that was shown. Some local servers send none."""
-        is_usable = 0 < len(given) <= MAX_ID_CHARS and all(given != call.id for call in self._calls)
-        return given if is_usable else f"call_{uuid.uuid4().hex[:16]}"
+        is_usable = 0 < len(given) <= MAX_ID_CHARS and given not in self._ids
+        own = given if is_usable else f"call_{uuid.uuid4().hex[:16]}"
+        self._ids.add(own)
+        return own
 
     def completed(self, finish_reason: str, usage: Usage) -> Completed:
         """What has come in, as one reply. A call that was cut off keeps what there is of its arguments, as text."""

@@ -111,8 +111,12 @@ def _joined(pieces: Sequence[tuple[int, Json]]) -> list[Json]:
 
 def _block(pieces: Sequence[Json]) -> Json:
     block: Json = {}
-    for name in dict.fromkeys(name for piece in pieces for name in piece):
-        said = [piece[name] for piece in pieces if piece.get(name) is not None]
+    by_name: dict[str, list[Any]] = {}
+    for piece in pieces:
+        for name, value in piece.items():
+            by_name.setdefault(name, []).append(value)
+    for name, values in by_name.items():
+        said = [value for value in values if value is not None]
         if name in _GROWING and all(isinstance(one, str) for one in said):
             block[name] = "".join(said) if said else None
         elif name == "thinking" and all(isinstance(one, list) for one in said):

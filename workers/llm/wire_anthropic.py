@@ -230,11 +230,12 @@ class _Block:
     def __init__(self, start: Json) -> None:
         self.start = start
         self._grown: dict[str, list[str]] = {}
+        self._citations: list[Any] = []
 
     def grow(self, delta: Json) -> None:
         for name, value in delta.items():
             if name == "citation":
-                self.start["citations"] = [*(self.start.get("citations") or ()), value]
+                self._citations.append(value)
             elif name != "type" and isinstance(value, str):
                 self._grown.setdefault(name, []).append(value)
             elif name != "type":
@@ -242,6 +243,8 @@ class _Block:
 
     def whole(self) -> Json:
         block = dict(self.start)
+        if self._citations:
+            block["citations"] = [*(block.get("citations") or ()), *self._citations]
         for name, pieces in self._grown.items():
             if name == "partial_json":
                 text = "".join(pieces)

@@ -220,7 +220,10 @@ def told_cost(usage: Mapping[str, Any]) -> int | None:
     parts = (ticks,) if ticks is not None else (usage.get("cost"), own_key or 0)
     if not all(isinstance(one, int | float) and not isinstance(one, bool) for one in parts):
         return None
-    usd = sum(cast(tuple[float, ...], parts)) * (USD_PER_TICK if ticks is not None else 1)
+    try:
+        usd = sum(map(float, cast(tuple[float, ...], parts))) * (USD_PER_TICK if ticks is not None else 1)
+    except OverflowError:
+        return None
     # rounded first: a sum of binary fractions is a bit more than what was meant
     return math.ceil(round(usd * 1e6, 6)) if 0 <= usd <= MAX_TOLD_USD else None
 
