@@ -74,8 +74,8 @@ def estimated(question: Question, reply_chars: int) -> Usage:
 
 
 class Reader(Protocol):
-    """Reads one reply. Events of another shape than the format's raise `TypeError`, `ValueError`, `LookupError` or
-    `AttributeError`: what a server sends is anybody's guess."""
+    """Reads one reply. Events of another shape than the format's raise one of `direct.ODD`: what a
+    server sends is anybody's guess."""
 
     is_over: bool  # the server has said that nothing more comes
 

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 import pytest
 
 from workers.llm.base import ChatMessage, Completed, ToolSpec
+from workers.llm.failures import ProviderError, failed, interrupted
 from workers.llm.overflow import is_overflow
-from workers.llm.providers import ANTHROPIC, OPENAI, RESPONSES
+from workers.llm.providers import ANTHROPIC, OPENAI
 from workers.llm.wire import Question
 from workers.llm.wire_openai import told_cost
 
@@ -45,6 +46,17 @@ CHAT_ENDS = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
 def test_a_refusal_of_white_space_keeps_nobody_busy(text):
     with at_once():
         assert not is_overflow(text, 400)
+
+
+@pytest.mark.parametrize("piece", ["bearer ", "http://", "eyJ"])
+def test_the_error_of_megabytes_is_not_read_to_its_end(piece):
+    message = "sk-" + "a" * 20 + " " + piece * 1_000_000
+
+    with at_once():
+        told = failed(ProviderError(message=message, status=500)).message
+
+    assert told.startswith("the model provider says: [redacted] ") and len(told) < 400
+    assert len(interrupted(message).message) < 400
 
 
 def test_thousands_of_calls_in_one_reply_keep_nobody_busy():
