@@ -28,7 +28,7 @@ from .openai_format import messages_for, tools_for
 from .openai_items import REASONING_KEYS, Extras
 from .options import ANYWHERE, sent
 from .providers import PROVIDERS
-from .wire import ChatRules, Json
+from .wire import ChatRules, Json, counted
 from .wire_openai import REASONS
 
 # Reasoning models think in silence for a minute or more; two are a connection that nobody serves.
@@ -67,7 +67,7 @@ class LiteLlmModel:
             litellm = await asyncio.to_thread(_library)
             async with asyncio.timeout(self.chunk_timeout_s):
                 response = await litellm.acompletion(**self._request(messages, tools, tool_choice))
-            async with aclosing(self._events(response)) as events:
+            async with aclosing(self._events(response, messages, tools)) as events:
                 async for event in events:
                     yield event
         except TimeoutError:
@@ -79,7 +79,9 @@ class LiteLlmModel:
         finally:
             await _close(response)
 
-    async def _events(self, response: Any) -> AsyncGenerator[ModelEvent, None]:
+    async def _events(
+        self, response: Any, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+    ) -> AsyncGenerator[ModelEvent, None]:
         reply, extras, usage, reason = Assembly(), LiteLlmExtras(), Usage(), ""
         while (chunk := await self._next(response)) is not None:
             usage = _usage(chunk) or usage
@@ -93,6 +95,7 @@ class LiteLlmModel:
         elif reason and reason.lower() not in REASONS:
             yield interrupted(reason)
         else:
+            usage = counted(usage, messages, tools, reply.chars)
             whole = reply.completed(REASONS[reason.lower() or "stop"], usage)
             yield replace(whole, provider_items=extras.items(self.name, whole.tool_calls, {}))
 

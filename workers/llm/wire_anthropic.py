@@ -16,7 +16,7 @@ from .base import Completed, Failed, Failure, ModelEvent
 from .claude import claude_of, thinking_for
 from .failures import ProviderError, failed, interrupted
 from .options import ANTHROPIC, left_out, sent
-from .wire import Json, Question, estimated, part
+from .wire import Json, Question, counted, estimated, part
 
 # The format demands a limit. Every server's model can say this much, and every Claude of the last years that much; the
 # list knows better for most.
@@ -80,7 +80,7 @@ class AnthropicWire:
         yield from left_out(question.options, ANTHROPIC)
 
     def reader(self, question: Question) -> AnthropicReader:
-        return AnthropicReader(question.full_name)
+        return AnthropicReader(question)
 
     def error(self, answer: Json) -> ProviderError:
         return _error(answer)
@@ -112,15 +112,15 @@ def _max_tokens(question: Question) -> int:
         return NEWER_OUTPUT_TOKENS if claude_of(question.model) else DEFAULT_OUTPUT_TOKENS
     if not question.context_tokens:
         return own
-    room = question.context_tokens - estimated(question, 0).input_tokens
+    room = question.context_tokens - estimated(question.messages, question.tools, 0).input_tokens
     return min(own, max(room, MIN_OUTPUT_TOKENS))
 
 
 class AnthropicReader:
     """Blocks of the reply as they grow, each by its place in it."""
 
-    def __init__(self, model: str) -> None:
-        self._model = model
+    def __init__(self, question: Question) -> None:
+        self._question = question
         self._reply = Assembly()
         self._blocks: dict[int, _Block] = {}
         self._usage: Json = {}
@@ -159,11 +159,12 @@ class AnthropicReader:
             return None
         if self._refusal:
             self._reply.add_text(self._refusal)
-        reply = self._reply.completed(_REASONS[self._reason], _usage(self._usage))
+        usage = counted(_usage(self._usage), self._question.messages, self._question.tools, self._reply.chars)
+        reply = self._reply.completed(_REASONS[self._reason], usage)
         items = self._items()
         # most replies hold nothing but words and calls, and need not be kept twice
         if items != reply_blocks(reply.text, reply.tool_calls):
-            reply = replace(reply, provider_items=verbatim(self._model, items))
+            reply = replace(reply, provider_items=verbatim(self._question.full_name, items))
         if self._dropped:
             reply = replace(reply, remarks=(DROPPED.format(self._dropped),))
         return reply

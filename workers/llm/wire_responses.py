@@ -23,7 +23,7 @@ from .base import ChatMessage, Completed, FilePart, ModelEvent, ToolCall, ToolSp
 from .failures import ProviderError, failed, interrupted
 from .openai_format import openai_effort, sayable, thinks
 from .options import RESPONSES, left_out, sent
-from .wire import Json, Question, estimated, part
+from .wire import Json, Question, counted, part
 from .wire_openai import DONE, openai_error
 
 ENCRYPTED = "reasoning.encrypted_content"
@@ -131,10 +131,9 @@ class ResponsesReader:
     def completed(self) -> Completed | None:
         if not self._response:
             return None
-        usage = part(self._response, "usage")
-        reply = self._reply.completed(
-            self._finish_reason(), _usage(usage) if usage else estimated(self._question, self._reply.chars)
-        )
+        question, usage = self._question, _usage(part(self._response, "usage"))
+        usage = counted(usage, question.messages, question.tools, self._reply.chars)
+        reply = self._reply.completed(self._finish_reason(), usage)
         items = [_returned(self._items[place]) for place in sorted(self._items) if _is_returned(self._items[place])]
         return replace(reply, provider_items=verbatim(self._question.full_name, items))
 

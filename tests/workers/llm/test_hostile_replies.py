@@ -11,7 +11,7 @@ import pytest
 from workers.llm.base import ChatMessage, Completed, ToolSpec
 from workers.llm.failures import ProviderError, failed, interrupted
 from workers.llm.overflow import is_overflow
-from workers.llm.providers import ANTHROPIC, OPENAI
+from workers.llm.providers import ANTHROPIC, OPENAI, RESPONSES
 from workers.llm.wire import Question
 from workers.llm.wire_openai import told_cost
 
@@ -110,3 +110,50 @@ def test_details_of_thousands_of_names_keep_nobody_busy():
 )
 def test_a_told_cost_that_cannot_be_true_is_none(usage):
     assert told_cost(usage) is None
+
+
+LONG = "word " * 2_000
+
+
+def in_chat(usage: dict) -> Completed:
+    names = {"input": "prompt_tokens", "output": "completion_tokens"}
+    told = {"usage": {names[name]: number for name, number in usage.items()}} if usage else {}
+    return read(OPENAI, chat({"content": LONG}), {**CHAT_ENDS, **told})
+
+
+def in_responses(usage: dict) -> Completed:
+    told = {"usage": {f"{name}_tokens": number for name, number in usage.items()}} if usage else {}
+    item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": LONG}]}
+    return read(
+        RESPONSES, {"type": "response.completed", "response": {"status": "completed", "output": [item], **told}}
+    )
+
+
+def in_anthropic(usage: dict) -> Completed:
+    told = {"usage": {f"{name}_tokens": number for name, number in usage.items()}} if usage else {}
+    block = {"type": "text", "text": LONG}
+    return read(ANTHROPIC, {"type": "message", "content": [block], "stop_reason": "end_turn", **told})
+
+
+EACH_FORMAT = pytest.mark.parametrize("reply", [in_chat, in_responses, in_anthropic])
+
+
+@EACH_FORMAT
+@pytest.mark.parametrize(
+    "usage",
+    [{}, {"input": 0, "output": 0}, {"input": 2**53 - 1, "output": 1}, {"input": 7, "output": 10**12}, {"output": 0}],
+    ids=["none", "zeros", "endless-input", "endless-output", "half"],
+)
+def test_a_count_that_cannot_be_true_is_estimated(reply, usage):
+    found = reply(usage).usage
+
+    assert found.output_tokens == len(LONG) // 4 + 1
+    assert 5 < found.input_tokens < 100
+
+
+@EACH_FORMAT
+def test_what_a_server_does_not_count_is_estimated_and_what_it_counts_is_taken(reply):
+    only_output, only_input = reply({"output": 77}).usage, reply({"input": 88}).usage
+
+    assert only_output.output_tokens == 77 and only_output.input_tokens > 5
+    assert only_input.input_tokens == 88 and only_input.output_tokens == len(LONG) // 4 + 1
