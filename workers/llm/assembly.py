@@ -9,7 +9,7 @@ from typing import Any
 
 from envelope.budget import Usage
 
-from .arguments import is_text, parsed, repaired, travels
+from .arguments import is_keepable, is_text, parsed, repaired
 from .base import CallDelta, CallStarted, Completed, ModelEvent, ProviderItems, Reasoning, Text, ToolCall
 
 NOTHING: tuple[ModelEvent, ...] = ()
@@ -31,7 +31,7 @@ def mended(text: str) -> str:
 
 def verbatim(model: str, items: Sequence[dict[str, Any]]) -> ProviderItems | None:
     """What goes back to the model as it came; None when it is nothing, or holds what cannot be stored unchanged."""
-    return ProviderItems(model=model, items=tuple(items)) if items and travels(list(items)) else None
+    return ProviderItems(model=model, items=tuple(items)) if items and is_keepable(list(items)) else None
 
 
 @dataclass(slots=True)
@@ -102,6 +102,12 @@ class Assembly:
     def call_extras(self) -> dict[str, dict[str, Any]]:
         """By the id of the call that each was said of."""
         return {call.id: call.extra for call in self._calls if call.extra}
+
+    @property
+    def has_usable_ids(self) -> bool:
+        """Has each call an id from the provider that is no other call's?"""
+        given = [call.given_id for call in self._calls]
+        return all(given) and len({*given}) == len(given)
 
     @property
     def has_broken_calls(self) -> bool:

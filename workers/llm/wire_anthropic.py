@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ from .assembly import Assembly, verbatim
 from .base import Completed, Failed, Failure, ModelEvent
 from .claude import claude_of, thinking_for
 from .failures import ProviderError, failed, interrupted
+from .openai_format import sayable
 from .options import ANTHROPIC, left_out, sent
 from .wire import Json, Question, counted, estimated, part
 
@@ -33,6 +34,8 @@ _REASONS = {
     "max_tokens": "length",
     "refusal": "refusal",
 }
+# Whoever says these is a person or a tool; a reply that holds one goes back in our words.
+NOT_OF_MODEL = frozenset({"tool_result", "image", "document", "search_result"})
 DROPPED = "the provider left out {} earlier thoughts of the model, which no longer fit what stands before them"
 # An error in the middle of a stream has a type and no status.
 _STATUS = {
@@ -163,11 +166,17 @@ class AnthropicReader:
         reply = self._reply.completed(_REASONS[self._reason], usage)
         items = self._items()
         # most replies hold nothing but words and calls, and need not be kept twice
-        if items != reply_blocks(reply.text, reply.tool_calls):
+        if items != reply_blocks(reply.text, reply.tool_calls) and self._goes_back(reply, items):
             reply = replace(reply, provider_items=verbatim(self._question.full_name, items))
         if self._dropped:
             reply = replace(reply, remarks=(DROPPED.format(self._dropped),))
         return reply
+
+    def _goes_back(self, reply: Completed, items: Sequence[Json]) -> bool:
+        """Not what only people and tools say, nor calls that no answer finds, or that the format refuses."""
+        is_forged = any(item.get("type") in NOT_OF_MODEL for item in items)
+        names = [call.name for call in reply.tool_calls]
+        return not is_forged and self._reply.has_usable_ids and [*map(sayable, names)] == names
 
     def _message(self, message: Json) -> Iterator[ModelEvent]:
         self._usage.update(part(message, "usage"))
