@@ -22,7 +22,7 @@ from typing import Any, cast
 from envelope.budget import Usage
 
 from .assembly import Assembly
-from .base import ChatMessage, Failed, Failure, ModelEvent, ToolChoice, ToolSpec
+from .base import ChatMessage, Failed, Failure, ModelEvent, ProviderItems, ToolCall, ToolChoice, ToolSpec
 from .failures import ProviderError, failed, interrupted
 from .openai_format import messages_for, tools_for
 from .openai_items import REASONING_KEYS, Extras
@@ -34,6 +34,8 @@ from .wire_openai import REASONS
 # Reasoning models think in silence for a minute or more; two are a connection that nobody serves.
 CHUNK_TIMEOUT_S = 120.0
 LIST_FILE = "model_prices_and_context_window_backup.json"
+# A model's longest reply is about 1 MB of text; more is a server gone mad.
+MAX_REPLY_CHARS = 16 * 1024 * 1024
 # litellm's own time-out comes after ours, which has the better words.
 GRACE_S = 10.0
 # Anthropic's models behind others, and Anthropic itself: what their cache keeps is marked.
@@ -90,6 +92,9 @@ class LiteLlmModel:
                 extras.add(choice.delta)
                 for event in _deltas(reply, choice.delta):
                     yield event
+            if reply.chars > MAX_REPLY_CHARS:
+                yield interrupted(f"it has more than {MAX_REPLY_CHARS} characters")
+                return
         if _was_cut(response):
             yield Failed(Failure.UNAVAILABLE, "the model's reply ended before it was whole")
         elif reason and reason.lower() not in REASONS:
@@ -163,7 +168,11 @@ class LiteLlmExtras(Extras):
             last["signature"] = block.get("signature") or ""
         else:
             self._thinking.append(block)
-        self.lay_over("thinking_blocks", [one for one in self._thinking if one.get("signature") or one.get("data")])
+
+    def items(self, model: str, calls: Sequence[ToolCall], of_calls: Mapping[str, Json]) -> ProviderItems | None:
+        if signed := [one for one in self._thinking if one.get("signature") or one.get("data")]:
+            self.lay_over("thinking_blocks", signed)
+        return super().items(model, calls, of_calls)
 
 
 def read_list() -> dict[str, dict[str, Any]]:

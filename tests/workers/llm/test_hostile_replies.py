@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 
 import pytest
+from aiohttp import web
 
-from workers.llm.base import ChatMessage, Completed, ToolSpec
+from workers.llm.base import ChatMessage, Completed, Failed, ToolSpec
+from workers.llm.direct import DirectModel
 from workers.llm.failures import ProviderError, failed, interrupted
+from workers.llm.litellm import LiteLlmExtras, LiteLlmModel
 from workers.llm.overflow import is_overflow
 from workers.llm.providers import ANTHROPIC, OPENAI, RESPONSES
 from workers.llm.wire import Question
@@ -256,3 +260,41 @@ def test_what_cannot_be_stored_or_is_endless_is_not_kept(value):
     reply = reader.completed()
 
     assert reply is not None and reply.provider_items is None
+
+
+async def test_a_stream_without_an_end_is_hung_up_on_by_either_engine():
+    piece = b"data: %b\n\n" % json.dumps(chat({"content": "x" * 1_000_000})).encode()
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        with suppress(ConnectionError):
+            for _ in range(400):
+                await response.write(piece)
+        return response
+
+    application = web.Application()
+    application.router.add_post("/{path:.*}", endless)
+    runner = web.AppRunner(application, shutdown_timeout=1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    try:
+        for engine in (DirectModel, LiteLlmModel):
+            last, heard = None, 0
+            async for event in engine("openai/m", url, "key-of-nobody").stream(ASKED, ()):
+                last, heard = event, heard + 1
+            assert isinstance(last, Failed) and heard < 200, engine
+    finally:
+        await runner.cleanup()
+
+
+def test_thousands_of_thoughts_by_way_of_litellm_keep_nobody_busy():
+    extras, block = LiteLlmExtras(), {"type": "thinking", "thinking": "so", "signature": "s"}
+
+    with at_once():
+        for _ in range(30_000):
+            extras.add(SimpleNamespace(thinking_blocks=[dict(block)], tool_calls=None))
+        items = extras.items("m", (), {})
+
+    assert items is not None and len(items.items[0]["message"]["thinking_blocks"]) == 30_000
