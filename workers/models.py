@@ -14,7 +14,7 @@ from .llm.base import Kind
 from .llm.direct import DirectModel
 from .llm.limited import rate_key
 from .llm.limits import UNKNOWN, ModelLimits
-from .llm.listed import Listed, listed
+from .llm.listed import Listed, listed, resold
 from .llm.litellm import LiteLlmModel
 from .llm.openai_format import thinks
 from .llm.options import max_tokens
@@ -100,7 +100,10 @@ class Models:
         # At an address of one's own a model of the list is the provider's all the same: a gateway leads there.
         if known and known.price:
             return known.price
-        return FREE if is_private(name, self._access(name)[0], os.environ) else None
+        if not is_private(name, self._access(name)[0], os.environ):
+            return None
+        meant = resold(name)
+        return meant.price if meant and meant.price else FREE
 
     async def limits(self, name: str) -> ModelLimits:
         """The operator's, else the public list's; zeros when nobody knows them."""

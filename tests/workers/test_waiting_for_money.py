@@ -18,7 +18,7 @@ SETTINGS = {
     "model_limits": {MODEL: {"context": 100_000, "output": 8_000}},
 }
 CAP_MICROUSD = 550_000
-COSTLY = "usage: {input_tokens: 0, output_tokens: 5000}"
+COSTLY = "usage: {input_tokens: 100, output_tokens: 4999}"
 SCRIPT = f"""
 rules:
   - when: {{tool_results: 0}}

@@ -90,8 +90,11 @@ def resumed(session: Session) -> Session:
     """
     if session.open_turn:
         return session
-    answered = {message.tool_call_id for message in session.messages if message.role == "tool"}
-    open_calls = [call for message in session.messages for call in message.tool_calls if call.id not in answered]
+    said = session.messages
+    # only of the last reply with calls: some servers number those of each reply anew
+    last = next((index for index in reversed(range(len(said))) if said[index].tool_calls), len(said))
+    answered = {message.tool_call_id for message in said[last:] if message.role == "tool"}
+    open_calls = [call for message in said[last : last + 1] for call in message.tool_calls if call.id not in answered]
     notes = [
         ChatMessage(role="tool", tool_call_id=call.id, name=call.name, content=INTERRUPTED, is_error=True)
         for call in open_calls

@@ -19,6 +19,7 @@ BUILDING = (
     "The planning is over: you may change files now, as far as this task is allowed to. If the conversation above holds"
     " an agreed plan, carry it out."
 )
+BEGIN = "<reminder>\n"
 STANDING = "The plan as it stands (change it with plan_update):"
 WAYPOINTS = "Waypoints on the way, as somebody saw them beforehand. Depart from them where what you find says so:"
 # agent → what it hears with every prompt
@@ -34,12 +35,13 @@ def reminded(session: Session) -> Session:
     plan is not said again, as its own result tells it.
     """
     since = _since_prompt(shown(session))
-    told = [one.content for one in since if one.synthetic and one.role == "user"]
+    # others of our words hold what subagents say, who may have read anything
+    told = [one.content for one in since if one.synthetic and one.role == "user" and one.content.startswith(BEGIN)]
     plan = told_plan(session)
     is_seen = any(one.content == plan for one in since)
     parts = [part for part in (*_words(session), "" if is_seen else _standing(plan)) if part]
     missing = "\n\n".join(part for part in parts if not any(part in each for each in told))
-    return say(session, f"<reminder>\n{missing}\n</reminder>") if missing else session
+    return say(session, f"{BEGIN}{missing}\n</reminder>") if missing else session
 
 
 def _words(session: Session) -> Iterator[str]:

@@ -142,8 +142,12 @@ def _as_changed(message: ChatMessage, before: ChatMessage | None) -> ChatMessage
     """What a hook took out of a reply must not go to the provider in the form that the provider gave it."""
     if message.provider_items is None:
         return message
-    is_same = before is not None and (before.content, before.tool_calls) == (message.content, message.tool_calls)
+    is_same = before is not None and _said(before) == _said(message)
     return message if is_same else message.model_copy(update={"provider_items": None})
+
+
+def _said(message: ChatMessage) -> tuple[object, ...]:
+    return message.role, message.content, message.reasoning, message.tool_calls
 
 
 def hooked(model: ChatModel, hooks: Hooks) -> ChatModel:

@@ -6,16 +6,20 @@ The only file that names json_repair.
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any, cast
 
 from json_repair import repair_json
+from pydantic_core import to_json
 
 # The code of the warning that tells of a repair, which metrics count.
 ARGUMENTS_REPAIRED = "arguments_repaired"
 
 # No tool takes more than a list of objects. What is much deeper overflows whoever walks through it.
 MAX_DEPTH = 32
+# Of one reply as its provider sent it: its words twice, sealed thoughts, a picture or two.
+MAX_KEPT_BYTES = 8 * 1024 * 1024
 # Repair is guesswork in Python, up to 0.1 s for the worst text of this length (measured); longer ones hold whole files,
 # and whoever guesses at those writes a wrong one.
 MAX_REPAIRED_CHARS = 32_768
@@ -104,6 +108,8 @@ def travels(value: object, room: int = MAX_DEPTH) -> bool:
             return is_text(value)
         case int():
             return -(2**63) <= value < 2**64
+        case float():
+            return math.isfinite(value)
         case dict():
             inner = cast(dict[str, object], value)
             return room > 0 and all(is_text(key) and travels(part, room - 1) for key, part in inner.items())
@@ -111,3 +117,8 @@ def travels(value: object, room: int = MAX_DEPTH) -> bool:
             return room > 0 and all(travels(part, room - 1) for part in cast(list[object], value))
         case _:
             return True
+
+
+def is_keepable(items: list[Any]) -> bool:
+    """Can what a provider sent be stored as it came, and goes back with each request?"""
+    return travels(items) and len(to_json(items)) <= MAX_KEPT_BYTES

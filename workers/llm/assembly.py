@@ -9,7 +9,7 @@ from typing import Any
 
 from envelope.budget import Usage
 
-from .arguments import is_text, parsed, repaired, travels
+from .arguments import is_keepable, is_text, parsed, repaired
 from .base import CallDelta, CallStarted, Completed, ModelEvent, ProviderItems, Reasoning, Text, ToolCall
 
 NOTHING: tuple[ModelEvent, ...] = ()
@@ -31,7 +31,7 @@ def mended(text: str) -> str:
 
 def verbatim(model: str, items: Sequence[dict[str, Any]]) -> ProviderItems | None:
     """What goes back to the model as it came; None when it is nothing, or holds what cannot be stored unchanged."""
-    return ProviderItems(model=model, items=tuple(items)) if items and travels(list(items)) else None
+    return ProviderItems(model=model, items=tuple(items)) if items and is_keepable(list(items)) else None
 
 
 @dataclass(slots=True)
@@ -50,6 +50,7 @@ class Assembly:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: list[_PartialCall] = []
+        self._ids: set[str] = set()
         self._at: dict[int, _PartialCall] = {}  # the provider's index → the call that is under way there
         self.chars = 0
 
@@ -103,14 +104,22 @@ class Assembly:
         return {call.id: call.extra for call in self._calls if call.extra}
 
     @property
+    def has_usable_ids(self) -> bool:
+        """Has each call an id from the provider that is no other call's?"""
+        given = [call.given_id for call in self._calls]
+        return all(given) and len({*given}) == len(given)
+
+    @property
     def has_broken_calls(self) -> bool:
         return any(parsed("".join(call.arguments)) is None for call in self._calls)
 
     def _own_id(self, given: str) -> str:
         """One that no other call of the reply has: by their ids answers find their calls, and a person's yes the one
         that was shown. Some local servers send none."""
-        is_usable = 0 < len(given) <= MAX_ID_CHARS and all(given != call.id for call in self._calls)
-        return given if is_usable else f"call_{uuid.uuid4().hex[:16]}"
+        is_usable = 0 < len(given) <= MAX_ID_CHARS and given not in self._ids
+        own = given if is_usable else f"call_{uuid.uuid4().hex[:16]}"
+        self._ids.add(own)
+        return own
 
     def completed(self, finish_reason: str, usage: Usage) -> Completed:
         """What has come in, as one reply. A call that was cut off keeps what there is of its arguments, as text."""

@@ -34,7 +34,7 @@ MAX_ERROR_BYTES = 64 * 1024
 DRAIN_TIMEOUT_S = 0.25
 OK = 200
 # What a server may send that is no reply; `ValueError` holds JSON's and pydantic's.
-ODD = (TypeError, ValueError, LookupError, AttributeError, RecursionError, TooLong)
+ODD = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError, TooLong)
 # Compressed replies arrive in lumps, and may unpack to anything.
 HEADERS = {"Content-Type": "application/json", "Accept": "text/event-stream", "Accept-Encoding": "identity"}
 

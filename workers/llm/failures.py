@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from envelope.redaction import redact
+from envelope.redaction import redact_head
 
 from ..duck import first
 from .base import Failed, Failure
@@ -146,7 +146,7 @@ _STATUS_KNOWS_BETTER = frozenset(
 
 def interrupted(reason: str) -> Failed:
     """A reply that its server gave up, for a reason that is no end of a reply: it is asked for again."""
-    return Failed(Failure.UNAVAILABLE, f"the model's reply was interrupted: {redact(reason)[:MAX_MESSAGE_CHARS]}")
+    return Failed(Failure.UNAVAILABLE, f"the model's reply was interrupted: {redact_head(reason, MAX_MESSAGE_CHARS)}")
 
 
 def page_words(page: bytes) -> str:
@@ -161,7 +161,8 @@ def page_words(page: bytes) -> str:
 
 def failed(error: ProviderError) -> Failed:
     """The failure as the loop knows it: judged, its words shortened and without secrets."""
-    said = redact(" ".join(_LIBRARY_PREFIX.sub("", error.message).split()))[:MAX_MESSAGE_CHARS]
+    read = " ".join(_LIBRARY_PREFIX.sub("", error.message[:MAX_JUDGED_CHARS]).split())
+    said = redact_head(read, MAX_MESSAGE_CHARS)
     named = {name.lower(): value for name, value in error.headers.items()}
     kept = {name: named[name] for name in RETRY_HEADERS if name in named}
     hint_ms = error.hint_ms or hinted_ms(error.message)

@@ -13,6 +13,7 @@ from .litellm import read_list
 from .prices import Price, Rates
 
 _TIER = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
+MAX_PARTS = 8  # of a model's name
 _SEES: dict[str, Kind] = {"supports_vision": "image", "supports_pdf_input": "pdf"}
 # our rate → how the list calls it
 _RATES = {
@@ -44,6 +45,18 @@ def listed(model: str) -> Listed | None:
     rows = _rows()
     row = rows.get(model) or rows.get(model.partition("/")[2])
     return None if row is None else _listed(row)
+
+
+def resold(model: str) -> Listed | None:
+    """The model that a gateway may make of the name: they overlook its case, and take off what they were named with.
+
+    >>> resold("openai/OpenAI/GPT-4o") == listed("gpt-4o")
+    True
+    """
+    rows = {name.casefold(): row for name, row in _rows().items()}
+    parts = [part.strip() for part in model.casefold().split("/")][-MAX_PARTS:]
+    rests = ("/".join(parts[start:]) for start in range(len(parts)))
+    return next((_listed(rows[rest]) for rest in rests if rest in rows), None)
 
 
 @cache

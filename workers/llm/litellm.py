@@ -22,18 +22,20 @@ from typing import Any, cast
 from envelope.budget import Usage
 
 from .assembly import Assembly
-from .base import ChatMessage, Failed, Failure, ModelEvent, ToolChoice, ToolSpec
+from .base import ChatMessage, Failed, Failure, ModelEvent, ProviderItems, ToolCall, ToolChoice, ToolSpec
 from .failures import ProviderError, failed, interrupted
 from .openai_format import messages_for, tools_for
 from .openai_items import REASONING_KEYS, Extras
 from .options import ANYWHERE, sent
 from .providers import PROVIDERS
-from .wire import ChatRules, Json
+from .wire import ChatRules, Json, counted
 from .wire_openai import REASONS
 
 # Reasoning models think in silence for a minute or more; two are a connection that nobody serves.
 CHUNK_TIMEOUT_S = 120.0
 LIST_FILE = "model_prices_and_context_window_backup.json"
+# A model's longest reply is about 1 MB of text; more is a server gone mad.
+MAX_REPLY_CHARS = 16 * 1024 * 1024
 # litellm's own time-out comes after ours, which has the better words.
 GRACE_S = 10.0
 # Anthropic's models behind others, and Anthropic itself: what their cache keeps is marked.
@@ -67,7 +69,7 @@ class LiteLlmModel:
             litellm = await asyncio.to_thread(_library)
             async with asyncio.timeout(self.chunk_timeout_s):
                 response = await litellm.acompletion(**self._request(messages, tools, tool_choice))
-            async with aclosing(self._events(response)) as events:
+            async with aclosing(self._events(response, messages, tools)) as events:
                 async for event in events:
                     yield event
         except TimeoutError:
@@ -79,7 +81,9 @@ class LiteLlmModel:
         finally:
             await _close(response)
 
-    async def _events(self, response: Any) -> AsyncGenerator[ModelEvent, None]:
+    async def _events(
+        self, response: Any, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+    ) -> AsyncGenerator[ModelEvent, None]:
         reply, extras, usage, reason = Assembly(), LiteLlmExtras(), Usage(), ""
         while (chunk := await self._next(response)) is not None:
             usage = _usage(chunk) or usage
@@ -88,11 +92,15 @@ class LiteLlmModel:
                 extras.add(choice.delta)
                 for event in _deltas(reply, choice.delta):
                     yield event
+            if reply.chars > MAX_REPLY_CHARS:
+                yield interrupted(f"it has more than {MAX_REPLY_CHARS} characters")
+                return
         if _was_cut(response):
             yield Failed(Failure.UNAVAILABLE, "the model's reply ended before it was whole")
         elif reason and reason.lower() not in REASONS:
             yield interrupted(reason)
         else:
+            usage = counted(usage, messages, tools, reply.chars)
             whole = reply.completed(REASONS[reason.lower() or "stop"], usage)
             yield replace(whole, provider_items=extras.items(self.name, whole.tool_calls, {}))
 
@@ -160,7 +168,11 @@ class LiteLlmExtras(Extras):
             last["signature"] = block.get("signature") or ""
         else:
             self._thinking.append(block)
-        self.lay_over("thinking_blocks", [one for one in self._thinking if one.get("signature") or one.get("data")])
+
+    def items(self, model: str, calls: Sequence[ToolCall], of_calls: Mapping[str, Json]) -> ProviderItems | None:
+        if signed := [one for one in self._thinking if one.get("signature") or one.get("data")]:
+            self.lay_over("thinking_blocks", signed)
+        return super().items(model, calls, of_calls)
 
 
 def read_list() -> dict[str, dict[str, Any]]:

@@ -16,11 +16,12 @@ its calls, by our id. `reasoning_keys` are the names under which the text of its
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, cast
 
-from .arguments import travels
+from .arguments import is_keepable
 from .base import ChatMessage, ProviderItems, ToolCall
 
 Json = dict[str, Any]
@@ -58,8 +59,9 @@ class Extras:
     def items(self, model: str, calls: Sequence[ToolCall], of_calls: Mapping[str, Json]) -> ProviderItems | None:
         """None where words and calls say it all. A call's id goes back where it is no other call's, too."""
         given = [call.provider_id or call.id for call in calls]
+        times = Counter(given)
         laid_over = {
-            call.id: ({"id": own} if own != call.id and given.count(own) == 1 else {}) | of_calls.get(call.id, {})
+            call.id: ({"id": own} if own != call.id and times[own] == 1 else {}) | of_calls.get(call.id, {})
             for call, own in zip(calls, given, strict=True)
         }
         message = dict(self._message)
@@ -74,7 +76,7 @@ class Extras:
             "calls": {one: over for one, over in laid_over.items() if over},
         }
         kept = {name: value for name, value in item.items() if value}
-        return ProviderItems(model=model, items=(kept,)) if kept and travels(kept) else None
+        return ProviderItems(model=model, items=(kept,)) if kept and is_keepable([kept]) else None
 
 
 def item_of(message: ChatMessage, model: str) -> Json:
@@ -111,8 +113,12 @@ def _joined(pieces: Sequence[tuple[int, Json]]) -> list[Json]:
 
 def _block(pieces: Sequence[Json]) -> Json:
     block: Json = {}
-    for name in dict.fromkeys(name for piece in pieces for name in piece):
-        said = [piece[name] for piece in pieces if piece.get(name) is not None]
+    by_name: dict[str, list[Any]] = {}
+    for piece in pieces:
+        for name, value in piece.items():
+            by_name.setdefault(name, []).append(value)
+    for name, values in by_name.items():
+        said = [value for value in values if value is not None]
         if name in _GROWING and all(isinstance(one, str) for one in said):
             block[name] = "".join(said) if said else None
         elif name == "thinking" and all(isinstance(one, list) for one in said):

@@ -51,7 +51,7 @@ _RATE = re.compile(
     r"rate.?limit|too many requests|throttl|(tokens|requests) per (second|minute|hour|day)", re.IGNORECASE
 )
 # What a library makes of a refusal that came without a word: Cerebras answers so to a request that is too long.
-_WORDLESS = re.compile(r"\s*((error code: ?)?4(00|13)\s*(status code)?\s*(\(no body\))?)?\s*", re.IGNORECASE)
+_WORDLESS = re.compile(r"((error code: ?)?4(00|13) ?(status code)? ?(\(no body\))?)?", re.IGNORECASE)
 
 
 def is_overflow(text: str, status: int | None = None) -> bool:
@@ -71,7 +71,8 @@ def is_overflow(text: str, status: int | None = None) -> bool:
         return True
     if _RATE.search(read):
         return False
-    if status in (BAD_REQUEST, None) and _WORDLESS.fullmatch(read) and (read.strip() or status == BAD_REQUEST):
+    words = " ".join(read.split())  # in thousands of spaces the pattern would look for ever
+    if status in (BAD_REQUEST, None) and _WORDLESS.fullmatch(words) and (words or status == BAD_REQUEST):
         return True
     found = (wording.search(read) for wording in WORDINGS)
     return any(one and (status != TOO_MANY or _OF_WINDOW.search(one[0])) for one in found)

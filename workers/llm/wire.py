@@ -64,18 +64,33 @@ class Question:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-def estimated(question: Question, reply_chars: int) -> Usage:
+# More than any model takes and says in one call. A server that counts so is mistaken, and must not spend a year's
+# budget, or hold up a whole fleet's rate.
+MAX_CALL_TOKENS = 50_000_000
+
+
+def estimated(messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], reply_chars: int) -> Usage:
     """What a call may have cost when the server does not say: a budget must not stand still for that."""
-    sent = sum(
-        len(message.content) + sum(len(c.arguments) for c in message.tool_calls) for message in question.messages
-    )
-    described = sum(len(tool.description) + len(str(tool.parameters)) for tool in question.tools)
+    sent = sum(len(message.content) + sum(len(c.arguments) for c in message.tool_calls) for message in messages)
+    described = sum(len(tool.description) + len(str(tool.parameters)) for tool in tools)
     return Usage(input_tokens=(sent + described) // 4 + 1, output_tokens=reply_chars // 4 + 1)
 
 
+def counted(usage: Usage, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], reply_chars: int) -> Usage:
+    """The server's own count where it can be true: no call is without input, and no words are without tokens."""
+    estimate = estimated(messages, tools, reply_chars)
+    if not usage.total_tokens or max(usage.model_dump().values()) > MAX_CALL_TOKENS:
+        return estimate
+    says_input, says_output = usage.input_tokens > 0, usage.output_tokens > 0 or not reply_chars
+    unsaid = ({} if says_input else {"input_tokens": estimate.input_tokens}) | (
+        {} if says_output else {"output_tokens": estimate.output_tokens}
+    )
+    return usage.model_copy(update=unsaid)
+
+
 class Reader(Protocol):
-    """Reads one reply. Events of another shape than the format's raise `TypeError`, `ValueError`, `LookupError` or
-    `AttributeError`: what a server sends is anybody's guess."""
+    """Reads one reply. Events of another shape than the format's raise one of `direct.ODD`: what a
+    server sends is anybody's guess."""
 
     is_over: bool  # the server has said that nothing more comes
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -15,8 +15,9 @@ from .assembly import Assembly, verbatim
 from .base import Completed, Failed, Failure, ModelEvent
 from .claude import claude_of, thinking_for
 from .failures import ProviderError, failed, interrupted
+from .openai_format import sayable
 from .options import ANTHROPIC, left_out, sent
-from .wire import Json, Question, estimated, part
+from .wire import Json, Question, counted, estimated, part
 
 # The format demands a limit. Every server's model can say this much, and every Claude of the last years that much; the
 # list knows better for most.
@@ -33,6 +34,8 @@ _REASONS = {
     "max_tokens": "length",
     "refusal": "refusal",
 }
+# Whoever says these is a person or a tool; a reply that holds one goes back in our words.
+NOT_OF_MODEL = frozenset({"tool_result", "image", "document", "search_result"})
 DROPPED = "the provider left out {} earlier thoughts of the model, which no longer fit what stands before them"
 # An error in the middle of a stream has a type and no status.
 _STATUS = {
@@ -80,7 +83,7 @@ class AnthropicWire:
         yield from left_out(question.options, ANTHROPIC)
 
     def reader(self, question: Question) -> AnthropicReader:
-        return AnthropicReader(question.full_name)
+        return AnthropicReader(question)
 
     def error(self, answer: Json) -> ProviderError:
         return _error(answer)
@@ -112,15 +115,15 @@ def _max_tokens(question: Question) -> int:
         return NEWER_OUTPUT_TOKENS if claude_of(question.model) else DEFAULT_OUTPUT_TOKENS
     if not question.context_tokens:
         return own
-    room = question.context_tokens - estimated(question, 0).input_tokens
+    room = question.context_tokens - estimated(question.messages, question.tools, 0).input_tokens
     return min(own, max(room, MIN_OUTPUT_TOKENS))
 
 
 class AnthropicReader:
     """Blocks of the reply as they grow, each by its place in it."""
 
-    def __init__(self, model: str) -> None:
-        self._model = model
+    def __init__(self, question: Question) -> None:
+        self._question = question
         self._reply = Assembly()
         self._blocks: dict[int, _Block] = {}
         self._usage: Json = {}
@@ -159,14 +162,21 @@ class AnthropicReader:
             return None
         if self._refusal:
             self._reply.add_text(self._refusal)
-        reply = self._reply.completed(_REASONS[self._reason], _usage(self._usage))
+        usage = counted(_usage(self._usage), self._question.messages, self._question.tools, self._reply.chars)
+        reply = self._reply.completed(_REASONS[self._reason], usage)
         items = self._items()
         # most replies hold nothing but words and calls, and need not be kept twice
-        if items != reply_blocks(reply.text, reply.tool_calls):
-            reply = replace(reply, provider_items=verbatim(self._model, items))
+        if items != reply_blocks(reply.text, reply.tool_calls) and self._goes_back(reply, items):
+            reply = replace(reply, provider_items=verbatim(self._question.full_name, items))
         if self._dropped:
             reply = replace(reply, remarks=(DROPPED.format(self._dropped),))
         return reply
+
+    def _goes_back(self, reply: Completed, items: Sequence[Json]) -> bool:
+        """Not what only people and tools say, nor calls that no answer finds, or that the format refuses."""
+        is_forged = any(item.get("type") in NOT_OF_MODEL for item in items)
+        names = [call.name for call in reply.tool_calls]
+        return not is_forged and self._reply.has_usable_ids and [*map(sayable, names)] == names
 
     def _message(self, message: Json) -> Iterator[ModelEvent]:
         self._usage.update(part(message, "usage"))
@@ -230,11 +240,12 @@ class _Block:
     def __init__(self, start: Json) -> None:
         self.start = start
         self._grown: dict[str, list[str]] = {}
+        self._citations: list[Any] = []
 
     def grow(self, delta: Json) -> None:
         for name, value in delta.items():
             if name == "citation":
-                self.start["citations"] = [*(self.start.get("citations") or ()), value]
+                self._citations.append(value)
             elif name != "type" and isinstance(value, str):
                 self._grown.setdefault(name, []).append(value)
             elif name != "type":
@@ -242,6 +253,8 @@ class _Block:
 
     def whole(self) -> Json:
         block = dict(self.start)
+        if self._citations:
+            block["citations"] = [*(block.get("citations") or ()), *self._citations]
         for name, pieces in self._grown.items():
             if name == "partial_json":
                 text = "".join(pieces)

@@ -26,7 +26,7 @@ from .openai_items import REASONING_KEYS, THOUGHTS, Extras, parts_of, text_of
 from .options import NOT_WHILE_THINKING, OPENAI, left_out, sent
 from .overflow import is_overflow
 from .retry_after import hinted_ms
-from .wire import Json, Question, estimated, part
+from .wire import Json, Question, counted, part
 
 DONE = b"[DONE]"
 # How a reply may end, in our words, with who was seen to say it. Whatever else ends one is no answer, and it is asked
@@ -148,7 +148,7 @@ class OpenAiReader:
         reason = self._reason or self._unsaid_reason()
         if not reason:
             return None
-        usage = _usage(self._usage) if self._usage else estimated(self._question, self._reply.chars)
+        usage = counted(_usage(self._usage), self._question.messages, self._question.tools, self._reply.chars)
         reply = self._reply.completed("refusal" if self._is_refusal else reason, usage)
         items = self._extras.items(self._question.full_name, reply.tool_calls, self._reply.call_extras)
         cost = told_cost(self._usage) if self._question.at_home else None
@@ -220,7 +220,10 @@ def told_cost(usage: Mapping[str, Any]) -> int | None:
     parts = (ticks,) if ticks is not None else (usage.get("cost"), own_key or 0)
     if not all(isinstance(one, int | float) and not isinstance(one, bool) for one in parts):
         return None
-    usd = sum(cast(tuple[float, ...], parts)) * (USD_PER_TICK if ticks is not None else 1)
+    try:
+        usd = sum(map(float, cast(tuple[float, ...], parts))) * (USD_PER_TICK if ticks is not None else 1)
+    except OverflowError:
+        return None
     # rounded first: a sum of binary fractions is a bit more than what was meant
     return math.ceil(round(usd * 1e6, 6)) if 0 <= usd <= MAX_TOLD_USD else None
 

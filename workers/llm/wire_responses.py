@@ -23,7 +23,7 @@ from .base import ChatMessage, Completed, FilePart, ModelEvent, ToolCall, ToolSp
 from .failures import ProviderError, failed, interrupted
 from .openai_format import openai_effort, sayable, thinks
 from .options import RESPONSES, left_out, sent
-from .wire import Json, Question, estimated, part
+from .wire import Json, Question, counted, part
 from .wire_openai import DONE, openai_error
 
 ENCRYPTED = "reasoning.encrypted_content"
@@ -131,12 +131,12 @@ class ResponsesReader:
     def completed(self) -> Completed | None:
         if not self._response:
             return None
-        usage = part(self._response, "usage")
-        reply = self._reply.completed(
-            self._finish_reason(), _usage(usage) if usage else estimated(self._question, self._reply.chars)
-        )
+        question, usage = self._question, _usage(part(self._response, "usage"))
+        usage = counted(usage, question.messages, question.tools, self._reply.chars)
+        reply = self._reply.completed(self._finish_reason(), usage)
         items = [_returned(self._items[place]) for place in sorted(self._items) if _is_returned(self._items[place])]
-        return replace(reply, provider_items=verbatim(self._question.full_name, items))
+        is_whole = self._reply.has_usable_ids and all(map(_is_of_model, items))
+        return replace(reply, provider_items=verbatim(self._question.full_name, items) if is_whole else None)
 
     def _ended(self, response: Json) -> Iterator[ModelEvent]:
         self.is_over = True
@@ -251,10 +251,19 @@ def _is_returned(item: Json) -> bool:
     return item.get("type") != "reasoning" or bool(item.get("encrypted_content") or item.get("content"))
 
 
+def _is_of_model(item: Json) -> bool:
+    """A reply that speaks for people or tools goes back in our words."""
+    is_answer = str(item.get("type")).endswith(("_output", "_response", "_reference"))
+    return item.get("role", "assistant") == "assistant" and not is_answer
+
+
 def _returned(item: Json) -> Json:
-    """As it came. Arguments that are no object make a whole history unreadable; the answer to the call quotes them."""
-    is_broken = item.get("type") == "function_call" and parsed(item.get("arguments") or "") is None
-    return item | {"arguments": "{}"} if is_broken else item
+    """As it came. A name with odd letters, or arguments that are no object, make a whole history unreadable; the answer
+    to the call quotes them."""
+    if item.get("type") != "function_call":
+        return item
+    arguments = "{}" if parsed(item.get("arguments") or "") is None else item.get("arguments") or "{}"
+    return item | {"name": sayable(str(item.get("name") or "")), "arguments": arguments}
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:

@@ -6,7 +6,7 @@ import pytest
 
 from envelope.budget import Budget
 from workers.agent.calls import Answered
-from workers.agent.history import INTERRUPTED, reopen_session
+from workers.agent.history import INTERRUPTED, reopen_session, resumed
 from workers.agent.repeats import circling
 from workers.agent.session import Session
 from workers.agents.registry import builtin
@@ -99,3 +99,15 @@ def test_an_open_turn_that_nobody_finishes_is_answered_before_the_next_word():
     told = [(message.role, message.tool_call_id, message.content) for message in session.messages[1:]]
     assert told == [("tool", "a", INTERRUPTED), ("tool", "b", "found it"), ("user", "", "Go on.")]
     assert session.open_turn == ()
+
+
+def test_a_call_that_was_under_way_is_answered_though_an_earlier_one_had_its_id():
+    """Some servers number the calls of each reply anew."""
+    call = ToolCall(id="call_0", name="t", arguments="{}", input={})
+    asks = ChatMessage(role="assistant", tool_calls=(call,))
+    answer = ChatMessage(role="tool", tool_call_id="call_0", name="t", content="done")
+
+    mended = resumed(Session(agent="a", model="m", messages=(asks, answer, asks)))
+
+    assert [one.content for one in mended.messages] == ["", "done", "", INTERRUPTED]
+    assert resumed(mended) == mended

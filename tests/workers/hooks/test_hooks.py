@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
+from envelope.budget import Usage
 from envelope.events import WarningRaised
 from envelope.lifecycle import State
 from envelope.messages import TaskInput
 from workers.agents.registry import builtin
 from workers.errors import BadSettings
 from workers.hooks.api import Parameters, Refuse, TaskView, ToolUse
-from workers.hooks.chain import Hooks
+from workers.hooks.chain import Hooks, hooked
 from workers.hooks.installed import Installed, installed_hooks
-from workers.llm.base import ToolCall, ToolSpec
+from workers.llm.base import ChatMessage, Completed, ProviderItems, ToolCall, ToolSpec
 from workers.recording.replay import find_cassette, replay
 from workers.tools.base import ToolResult
 
@@ -252,3 +253,39 @@ async def test_who_is_cancelled_while_a_hook_thinks_is_cancelled():
 
     with pytest.raises(asyncio.CancelledError):
         await asking
+
+
+class Listener:
+    """A provider that keeps what it is sent."""
+
+    name = MODEL
+
+    def __init__(self) -> None:
+        self.sent: Sequence[ChatMessage] = ()
+
+    async def stream(self, messages, tools, tool_choice="auto"):
+        self.sent = messages
+        yield Completed("", "", (), "stop", Usage())
+
+
+class Silences:
+    def __init__(self, field: str) -> None:
+        self.field = field
+
+    async def messages(self, task, messages):
+        return [one.model_copy(update={self.field: ""}) if one.role == "assistant" else one for one in messages]
+
+
+@pytest.mark.parametrize("field", ["content", "reasoning"])
+async def test_what_a_hook_takes_out_of_a_reply_goes_back_in_no_other_form(field):
+    items = ProviderItems(model=MODEL, items=({"type": "thinking", "thinking": "SECRET"}, {"text": "SECRET"}))
+    reply = ChatMessage(role="assistant", content="SECRET", reasoning="SECRET", provider_items=items)
+    asked = [ChatMessage(role="system", content="You."), ChatMessage(role="user", content="Go."), reply]
+    listener, other = Listener(), Listener()
+
+    for model, hook in ((listener, Silences(field)), (other, Silences("agent"))):
+        hooks = Hooks([Installed("silences", hook)], TASK, lambda event: None)
+        assert [type(event) async for event in hooked(model, hooks).stream(asked, ())] == [Completed]
+
+    assert listener.sent[-1].provider_items is None
+    assert other.sent[-1].provider_items == items

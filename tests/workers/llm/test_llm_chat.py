@@ -579,3 +579,11 @@ def test_watchers_hear_what_the_reply_says(deltas):
 
     assert "".join(event.text for event in heard if isinstance(event, Text)) == reply.text
     assert "".join(event.text for event in heard if isinstance(event, Reasoning)) == reply.reasoning
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["openai/openai/gpt-4o", "openai/GPT-4o", "openai/gpt-4o ", "openai//gpt-4o", "openai/anthropic/claude-opus-4-5"],
+)
+async def test_another_spelling_of_a_listed_model_is_not_free_behind_a_gateway_of_ones_own(name):
+    assert await Models("openai/my-own", "http://10.0.0.5:4000/v1").price(name) not in (FREE, None)
