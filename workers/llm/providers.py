@@ -44,11 +44,13 @@ class Provider:
 # What each wants otherwise than OpenAI, by its documentation as seen 2026-11 (openai_items.py has what goes back):
 # docs.x.ai, "Chat": `max_tokens` is deprecated, and thoughts are not read again by this API.
 # console.groq.com/docs, "Text Generation": usage comes without being asked for, in `x_groq`.
-# api-docs.deepseek.com, "Thinking Mode", and platform.moonshot.ai/docs: `reasoning_content` with every call.
-# docs.z.ai, "Thinking Mode" and "Tool Streaming": thoughts are kept where `clear_thinking` is false, and arguments
-# come as they are made where `tool_stream` says so (else nothing comes for minutes).
+# api-docs.deepseek.com, "Thinking Mode", and platform.moonshot.ai/docs, "Using Thinking Models": `reasoning_content`
+# goes back with calls. That an empty one must, too, stands in bug reports alone.
+# docs.z.ai, "Thinking Mode" and "Stream Tool Call": thoughts are kept where `clear_thinking` is false, and arguments
+# come as they are made where `tool_stream` is true (from GLM-4.6 on; without it users saw minutes of silence).
 # openrouter.ai/docs, "Usage Accounting" and "Prompt Caching".
-# docs.mistral.ai, "Chat": no `stream_options`; ids of nine letters; no user's message right after a tool's.
+# Mistral documents none of its three rules; its errors, in bug reports of 2025 and 2026, say them: `stream_options` is
+# refused (422), an id has nine letters or digits, and no user's message follows a tool's (3230).
 # platform.minimax.io/docs, "Anthropic API": the way in which thoughts come apart from the text, and go back.
 _XAI = ChatRules(reasoning_key=NEVER, limit_key="max_completion_tokens")
 _GROQ = ChatRules(takes_stream_options=False, limit_key="max_completion_tokens")

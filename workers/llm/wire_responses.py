@@ -22,7 +22,7 @@ from .assembly import Assembly, verbatim
 from .base import ChatMessage, Completed, FilePart, ModelEvent, ToolCall, ToolSpec
 from .failures import ProviderError, failed, interrupted
 from .openai_format import openai_effort, sayable, thinks
-from .options import RESPONSES, left_out, sent
+from .options import NOT_WHILE_THINKING, RESPONSES, left_out, sent
 from .wire import Json, Question, estimated, part
 from .wire_openai import DONE, openai_error
 
@@ -44,7 +44,7 @@ class ResponsesWire:
     def body(self, question: Question) -> Json:
         is_thinking = thinks(question.model)
         system = "\n\n".join(one.content for one in question.messages if one.role == "system")
-        options = sent(question.options, RESPONSES)
+        options = sent(question.options, _known_options(question.model))
         asked = openai_effort(question.model, question.effort) if question.effort else None
         effort = options.pop("reasoning_effort", asked)
         verbosity = options.pop("verbosity", "low" if _TERSE.match(question.model) else None)
@@ -72,13 +72,17 @@ class ResponsesWire:
     def unsent(self, question: Question) -> Iterator[str]:
         if question.temperature is not None and thinks(question.model):
             yield f"temperature {question.temperature:g}"
-        yield from left_out(question.options, RESPONSES)
+        yield from left_out(question.options, _known_options(question.model))
 
     def reader(self, question: Question) -> ResponsesReader:
         return ResponsesReader(question)
 
     def error(self, answer: Json) -> ProviderError:
         return openai_error(answer.get("error") or answer)
+
+
+def _known_options(model: str) -> frozenset[str]:
+    return RESPONSES - NOT_WHILE_THINKING if thinks(model) else RESPONSES
 
 
 class ResponsesReader:

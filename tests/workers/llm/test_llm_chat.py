@@ -186,6 +186,10 @@ def test_the_first_way_to_call_is_read():
         ([{"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "x"}}], Failure.RATE_LIMIT),
         ({"object": "error", "message": "bad", "type": "BadRequestError", "code": 400}, Failure.BAD_REQUEST),
         ({"choices": None, "base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}, Failure.AUTH),
+        (
+            {"choices": None, "base_resp": {"status_code": 1026, "status_msg": "input new_sensitive"}},
+            Failure.CONTENT_FILTER,
+        ),
         ({"choices": [{"delta": {}, "error": {"code": 502, "message": "x"}}]}, Failure.UNAVAILABLE),
         ({"detail": "Internal Server Error"}, Failure.UNAVAILABLE),
     ],
