@@ -40,7 +40,7 @@ def thinks(model: str) -> bool:
 
 def openai_effort(model: str, effort: str) -> str:
     """As the model knows it: `max` is there from gpt-5.6 on, and `xhigh` before it (developers.openai.com, "Reasoning
-    models", 2026-11). All others get `high`, though DeepSeek and some of Together's models know `max`, too.
+    models", 2026-11). Others get `high`, which all know; a server that knows `max` has `ChatRules.knows_max_effort`.
 
     >>> [openai_effort(name, "max") for name in ("gpt-6-sol", "gpt-5.6", "gpt-5.2", "gpt-5", "o3")]
     ['max', 'max', 'xhigh', 'high', 'high']
@@ -81,14 +81,14 @@ def messages_for(
             ids |= _ids(message, wire, rules)
         elif message.role == "tool":
             wire["tool_call_id"] = ids.get(message.tool_call_id, message.tool_call_id)
-        elif rules.marks and isinstance(wire["content"], str):
+        elif rules.cache_marks and isinstance(wire["content"], str):
             wire["content"] = [_text(wire["content"])]
         sent.append(wire)
         if message.role == "tool" and message.files:
             seen += [_text(f"From {sayable(message.name)}, call {message.tool_call_id}:"), *map(_file, message.files)]
     if seen:
         sent.append({"role": "user", "content": seen})
-    return _marked(sent) if rules.marks else sent
+    return _marked(sent) if rules.cache_marks else sent
 
 
 def tools_for(tools: Sequence[ToolSpec]) -> list[Json]:

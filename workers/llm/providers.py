@@ -45,7 +45,7 @@ class Provider:
 # docs.x.ai, "Chat": `max_tokens` is deprecated, and thoughts are not read again by this API.
 # console.groq.com/docs, "Text Generation": usage comes without being asked for, in `x_groq`.
 # api-docs.deepseek.com, "Thinking Mode", and platform.moonshot.ai/docs, "Using Thinking Models": `reasoning_content`
-# goes back with calls. That an empty one must, too, stands in bug reports alone.
+# goes back with calls; that an empty one must, too, stands in bug reports alone. DeepSeek's highest effort is `max`.
 # docs.z.ai, "Thinking Mode" and "Stream Tool Call": thoughts are kept where `clear_thinking` is false, and arguments
 # come as they are made where `tool_stream` is true (from GLM-4.6 on; without it users saw minutes of silence).
 # openrouter.ai/docs, "Usage Accounting" and "Prompt Caching".
@@ -54,7 +54,8 @@ class Provider:
 # platform.minimax.io/docs, "Anthropic API": the way in which thoughts come apart from the text, and go back.
 _XAI = ChatRules(reasoning_key=NEVER, limit_key="max_completion_tokens")
 _GROQ = ChatRules(takes_stream_options=False, limit_key="max_completion_tokens")
-_DEEPSEEK = ChatRules("reasoning_content", always_reasoning=True)
+_MOONSHOT = ChatRules("reasoning_content", always_reasoning=True)
+_DEEPSEEK = replace(_MOONSHOT, knows_max_effort=True)
 _ZAI = ChatRules(
     "reasoning_content", extra={"thinking": {"type": "enabled", "clear_thinking": False}, "tool_stream": True}
 )
@@ -83,7 +84,7 @@ PROVIDERS: dict[str, Provider] = {
     "xai": Provider(OPENAI, "https://api.x.ai/v1", ("XAI_API_KEY",), ("XAI_API_BASE",), rules=_XAI),
     "zai": Provider(OPENAI, "https://api.z.ai/api/paas/v4", ("ZAI_API_KEY",), ("ZAI_API_BASE",), rules=_ZAI),
     "moonshot": Provider(
-        OPENAI, "https://api.moonshot.ai/v1", ("MOONSHOT_API_KEY",), ("MOONSHOT_API_BASE",), rules=_DEEPSEEK
+        OPENAI, "https://api.moonshot.ai/v1", ("MOONSHOT_API_KEY",), ("MOONSHOT_API_BASE",), rules=_MOONSHOT
     ),
     "mistral": Provider(
         OPENAI, "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",), ("MISTRAL_API_BASE",), rules=_MISTRAL
@@ -207,7 +208,7 @@ def _rules(prefix: str, own_url: str, model: str, reasoning_key: str) -> ChatRul
         provider = next((one for one in PROVIDERS.values() if urlsplit(one.url).hostname == host), None)
     rules = provider.rules if provider else NO_RULES
     if provider is PROVIDERS["openrouter"] and _MARKED_MODEL.match(model):
-        rules = replace(rules, marks=True)
+        rules = replace(rules, cache_marks=True)
     return replace(rules, reasoning_key=reasoning_key) if reasoning_key else rules
 
 

@@ -87,7 +87,8 @@ class OpenAiWire:
             "stream_options": {"include_usage": True} if rules.takes_stream_options else None,
         }
         if question.effort:
-            options = {"reasoning_effort": openai_effort(question.model, question.effort)} | options
+            effort = question.effort if rules.knows_max_effort else openai_effort(question.model, question.effort)
+            options = {"reasoning_effort": effort} | options
         return {
             **rules.extra,
             **options,

@@ -29,7 +29,7 @@ from .wire_openai import DONE, openai_error
 ENCRYPTED = "reasoning.encrypted_content"
 # Requests with one key meet one cache; a session's begin alike, others' do not.
 CACHE_KEY_CHARS = 32
-# Both vendors' tools and ours want short words between calls. Elder ones and those for code know one verbosity alone.
+# Codex, OpenCode and we want few words between calls. Older models and those for code have one verbosity alone.
 _TERSE = re.compile(r"gpt-5\.\d+(?!.*(codex|chat|pro))")
 _UNFINISHED = frozenset({"queued", "in_progress", "cancelled"})
 _INCOMPLETE = {"max_output_tokens": "length", "content_filter": "content_filter"}

@@ -507,6 +507,14 @@ def test_what_an_agent_says_of_thinking_goes_before_what_is_always_said():
     assert body_for("zai/glm-5", options={"thinking": {"type": "disabled"}})["thinking"] == {"type": "disabled"}
 
 
+@pytest.mark.parametrize(("name", "sent"), [("deepseek/m", "max"), ("moonshot/m", "high"), ("openai/gpt-4.1", "high")])
+def test_the_highest_effort_is_said_as_the_server_knows_it(name, sent):
+    where = endpoint(name, "", KEY, {})
+    question = Question(where.model, name, [], [], rules=where.rules, effort="max")
+
+    assert OPENAI.body(question)["reasoning_effort"] == sent
+
+
 def test_minimax_is_asked_in_anthropics_format_unless_its_address_says_otherwise():
     assert endpoint("minimax/m", "", KEY, {}).url == "https://api.minimax.io/anthropic/v1/messages"
     assert endpoint("minimax/m", "https://api.minimaxi.com/v1", KEY, {}).url.endswith("/v1/chat/completions")
