@@ -66,7 +66,7 @@ KINDS = {
     "length": LENGTH,
     "content_filter": REFUSED,
     "refusal": REFUSED,
-    "pause_turn": PAUSED,
+    "pause": PAUSED,
 }
 WHOLE_BYTES, BEYOND = 4096, 200  # every cut up to here, and so many after it
 SAMPLED = 50

@@ -34,13 +34,13 @@ OUTAGES: tuple[type[Exception], ...] = (EngineUnavailable, ImageMissing, DiskFul
 
 # What a failed model call is called on the wire, and what a person can do about it.
 OF_MODELS: Mapping[Failure, tuple[ErrorCode, str]] = {
-    Failure.AUTH: (ErrorCode.MODEL_AUTH, "check the model's API key (MUSTER_MODEL_API_KEY or the provider's own)"),
+    Failure.AUTH: (ErrorCode.MODEL_AUTH, "check the key (MUSTER_MODEL_API_KEY or the provider's own) and its balance"),
     Failure.UNKNOWN_MODEL: (ErrorCode.MODEL_UNKNOWN, "name the model as provider/model, for example openai/gpt-5"),
     Failure.BAD_REQUEST: (ErrorCode.MODEL_FAILED, "the provider refused the request; see its words"),
     Failure.OVERFLOW: (ErrorCode.MODEL_FAILED, "give the task less to read at once, or a model with a larger window"),
     Failure.RATE_LIMIT: (ErrorCode.MODEL_FAILED, "wait, or lower the number of slots"),
     Failure.UNAVAILABLE: (ErrorCode.MODEL_FAILED, "the provider does not answer; try again, or check its base URL"),
-    Failure.CONTENT_FILTER: (ErrorCode.MODEL_FAILED, "the provider's filter stopped the reply; rephrase the task"),
+    Failure.CONTENT_FILTER: (ErrorCode.MODEL_FAILED, "rephrase the task, or name another model"),
 }  # fmt: skip
 
 

@@ -9,17 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from .base import ChatMessage, FilePart, ToolCall, ToolChoice, ToolSpec
-from .openai_format import sayable
+from .openai_format import MARK, MARKED_MESSAGES, sayable
+from .wire import Json
 
-Json = dict[str, Any]
-
-# What stands before a mark is kept by the provider's cache. Four marks are allowed: tools, system, two messages. A mark
-# is no part of what is signed, and may move from one request to the next.
-MARK: Json = {"cache_control": {"type": "ephemeral"}}
-MARKED_MESSAGES = 2
 MARKABLE = frozenset({"text", "tool_use", "tool_result", "image", "document"})
 EMPTY = "(empty)"  # the format refuses text without a character
 _NO_ID = re.compile(r"[^a-zA-Z0-9_-]")

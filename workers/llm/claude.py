@@ -1,6 +1,6 @@
 """What each of Anthropic's models takes beside words and tools: thinking, effort, temperature. Pure.
 
-By version and not by name, so that a model of next month is asked as its elder sisters are. Rules of
+By version and not by name, so that next month's model is asked like the last one before it. Rules of
 platform.claude.com/docs, seen 2026-11-27: "Troubleshooting thinking" (which kind of thinking a model takes), "Effort",
 "Preserved thinking"; defaults as Claude Code 2.1 sends them.
 """

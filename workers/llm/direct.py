@@ -1,6 +1,7 @@
-"""Models asked over our own HTTP: servers that speak OpenAI's chat completions or Anthropic's messages.
+"""Models asked over our own HTTP: OpenAI's chat completions and Responses API, and Anthropic's messages.
 
-What is sent and read is the wire's (`wire_openai.py`, `wire_anthropic.py`), who is asked is in `providers.py`.
+What is sent and read is the wire's (`wire_openai.py`, `wire_responses.py`, `wire_anthropic.py`); who is asked is in
+`providers.py`.
 """
 
 from __future__ import annotations

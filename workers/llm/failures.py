@@ -48,7 +48,7 @@ BY_WORDS: tuple[tuple[re.Pattern[str], Failure], ...] = tuple(
             Failure.AUTH,
         ),
         (r"credit balance is too low|billing_hard_limit|check your plan and billing", Failure.AUTH),
-        (r"content[_ ](policy|filter)", Failure.CONTENT_FILTER),
+        (r"content[_ ](policy|filter)|new_sensitive", Failure.CONTENT_FILTER),
         (r"rate[_ -]?limit|too[_ ]many[_ ]requests|exhausted", Failure.RATE_LIMIT),
         (r"\b(service[_ ]|server[_ ]|temporarily[_ ])?(unavailable|overloaded)(_error)?\b", Failure.UNAVAILABLE),
     )

@@ -123,7 +123,7 @@ class LiteLlmModel:
         }
         provider = PROVIDERS.get(self.name.partition("/")[0])
         key = self.reasoning_key or (provider.rules.reasoning_key if provider else "")
-        rules = ChatRules(key, always_reasoning=bool(key), marks=_CLAUDE.match(self.name) is not None)
+        rules = ChatRules(key, always_reasoning=bool(key), cache_marks=_CLAUDE.match(self.name) is not None)
         return (
             {
                 "model": self.name,

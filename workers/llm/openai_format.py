@@ -11,9 +11,7 @@ from typing import Any
 
 from .base import ChatMessage, FilePart, ToolCall, ToolSpec
 from .openai_items import item_of
-from .wire import NO_RULES, ChatRules
-
-Json = dict[str, Any]
+from .wire import NO_RULES, ChatRules, Json
 
 MAX_NAME_CHARS = 64
 # These think before they answer: they take no temperature, and their limit counts thoughts and has another name.
@@ -23,7 +21,8 @@ _GPT = re.compile(r"(?:.*/)?gpt-(\d+)(?:\.(\d+))?")
 _OWN_TEMPERATURE = re.compile(r"(.*/)?kimi-(k2\.[5-9]|k[3-9]|.*thinking)")
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 # What stands before a mark is kept by Anthropic's cache, also behind OpenRouter, Bedrock and Vertex
-# (openrouter.ai/docs, "Prompt Caching", 2026-11). Four are allowed; a mark may move from one request to the next.
+# (openrouter.ai/docs, "Prompt Caching", 2026-11). Four are allowed: tools, system, two messages. A mark is no part of
+# what is signed, and may move from one request to the next.
 MARK: Json = {"cache_control": {"type": "ephemeral"}}
 MARKED_MESSAGES = 2
 NEVER = "none"
@@ -41,7 +40,7 @@ def thinks(model: str) -> bool:
 
 def openai_effort(model: str, effort: str) -> str:
     """As the model knows it: `max` is there from gpt-5.6 on, and `xhigh` before it (developers.openai.com, "Reasoning
-    models", 2026-11); others, and other servers' models, know nothing beyond `high`.
+    models", 2026-11). Others get `high`, which all know; a server that knows `max` has `ChatRules.knows_max_effort`.
 
     >>> [openai_effort(name, "max") for name in ("gpt-6-sol", "gpt-5.6", "gpt-5.2", "gpt-5", "o3")]
     ['max', 'max', 'xhigh', 'high', 'high']
@@ -82,14 +81,14 @@ def messages_for(
             ids |= _ids(message, wire, rules)
         elif message.role == "tool":
             wire["tool_call_id"] = ids.get(message.tool_call_id, message.tool_call_id)
-        elif rules.marks and isinstance(wire["content"], str):
+        elif rules.cache_marks and isinstance(wire["content"], str):
             wire["content"] = [_text(wire["content"])]
         sent.append(wire)
         if message.role == "tool" and message.files:
             seen += [_text(f"From {sayable(message.name)}, call {message.tool_call_id}:"), *map(_file, message.files)]
     if seen:
         sent.append({"role": "user", "content": seen})
-    return _marked(sent) if rules.marks else sent
+    return _marked(sent) if rules.cache_marks else sent
 
 
 def tools_for(tools: Sequence[ToolSpec]) -> list[Json]:

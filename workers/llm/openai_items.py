@@ -4,8 +4,10 @@ A reply's one item is laid over the message that our own text and calls make: `m
 its calls, by our id. `reasoning_keys` are the names under which the text of its thoughts came. The rules:
 
 - Thoughts go back under the name that they had: z.ai ("Thinking Mode": unmodified, together with the tool results),
-  vLLM ("Interleaved Thinking", "Reasoning Outputs": `reasoning`, which was `reasoning_content`), LocalAI, Together.
-- DeepSeek ("Thinking Mode") and Moonshot refuse a message with calls that lacks `reasoning_content`, also an empty one.
+  vLLM ("Interleaved Thinking", "Reasoning Outputs": `reasoning`, which was `reasoning_content`). Together uses either
+  name, by model ("GLM-5.3 quickstart"); what it and LocalAI read again, we have not found documented.
+- DeepSeek ("Thinking Mode") and Moonshot ("Using Thinking Models") refuse a message with calls that lacks
+  `reasoning_content`; by bug reports, also where the model thought nothing, so an empty one is sent.
 - OpenRouter ("Reasoning Tokens"): `reasoning_details` as one list, in the order in which it came; pieces of a stream
   that have one index are one block. Novita, Snowflake and MiniMax send it, too.
 - Mistral ("Reasoning"): `content` with parts of type `thinking` goes back as such parts.

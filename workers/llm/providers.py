@@ -44,15 +44,18 @@ class Provider:
 # What each wants otherwise than OpenAI, by its documentation as seen 2026-11 (openai_items.py has what goes back):
 # docs.x.ai, "Chat": `max_tokens` is deprecated, and thoughts are not read again by this API.
 # console.groq.com/docs, "Text Generation": usage comes without being asked for, in `x_groq`.
-# api-docs.deepseek.com, "Thinking Mode", and platform.moonshot.ai/docs: `reasoning_content` with every call.
-# docs.z.ai, "Thinking Mode" and "Tool Streaming": thoughts are kept where `clear_thinking` is false, and arguments
-# come as they are made where `tool_stream` says so (else nothing comes for minutes).
+# api-docs.deepseek.com, "Thinking Mode", and platform.moonshot.ai/docs, "Using Thinking Models": `reasoning_content`
+# goes back with calls; that an empty one must, too, stands in bug reports alone. DeepSeek's highest effort is `max`.
+# docs.z.ai, "Thinking Mode" and "Stream Tool Call": thoughts are kept where `clear_thinking` is false, and arguments
+# come as they are made where `tool_stream` is true (from GLM-4.6 on; without it users saw minutes of silence).
 # openrouter.ai/docs, "Usage Accounting" and "Prompt Caching".
-# docs.mistral.ai, "Chat": no `stream_options`; ids of nine letters; no user's message right after a tool's.
+# Mistral documents none of its three rules; its errors, in bug reports of 2025 and 2026, say them: `stream_options` is
+# refused (422), an id has nine letters or digits, and no user's message follows a tool's (3230).
 # platform.minimax.io/docs, "Anthropic API": the way in which thoughts come apart from the text, and go back.
 _XAI = ChatRules(reasoning_key=NEVER, limit_key="max_completion_tokens")
 _GROQ = ChatRules(takes_stream_options=False, limit_key="max_completion_tokens")
-_DEEPSEEK = ChatRules("reasoning_content", always_reasoning=True)
+_MOONSHOT = ChatRules("reasoning_content", always_reasoning=True)
+_DEEPSEEK = replace(_MOONSHOT, knows_max_effort=True)
 _ZAI = ChatRules(
     "reasoning_content", extra={"thinking": {"type": "enabled", "clear_thinking": False}, "tool_stream": True}
 )
@@ -81,7 +84,7 @@ PROVIDERS: dict[str, Provider] = {
     "xai": Provider(OPENAI, "https://api.x.ai/v1", ("XAI_API_KEY",), ("XAI_API_BASE",), rules=_XAI),
     "zai": Provider(OPENAI, "https://api.z.ai/api/paas/v4", ("ZAI_API_KEY",), ("ZAI_API_BASE",), rules=_ZAI),
     "moonshot": Provider(
-        OPENAI, "https://api.moonshot.ai/v1", ("MOONSHOT_API_KEY",), ("MOONSHOT_API_BASE",), rules=_DEEPSEEK
+        OPENAI, "https://api.moonshot.ai/v1", ("MOONSHOT_API_KEY",), ("MOONSHOT_API_BASE",), rules=_MOONSHOT
     ),
     "mistral": Provider(
         OPENAI, "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",), ("MISTRAL_API_BASE",), rules=_MISTRAL
@@ -205,7 +208,7 @@ def _rules(prefix: str, own_url: str, model: str, reasoning_key: str) -> ChatRul
         provider = next((one for one in PROVIDERS.values() if urlsplit(one.url).hostname == host), None)
     rules = provider.rules if provider else NO_RULES
     if provider is PROVIDERS["openrouter"] and _MARKED_MODEL.match(model):
-        rules = replace(rules, marks=True)
+        rules = replace(rules, cache_marks=True)
     return replace(rules, reasoning_key=reasoning_key) if reasoning_key else rules
 
 

@@ -16,7 +16,6 @@ from .base import ChatMessage, ChatModel, Completed, Failed, Failure, ModelEvent
 from .failures import Judged, judged
 from .lost import NOBODY_PAYS, LostTries, said_bytes, tokens_of_bytes
 from .pauses import told_ms
-from .retry_after import asked_ms as asked_ms
 
 RETRYABLE = frozenset({Failure.RATE_LIMIT, Failure.UNAVAILABLE})
 # The longest wait that timers of 32 bits know, 24 days. A deadline ends the task long before.

@@ -51,7 +51,7 @@ class Log:
 class ScriptedServer:
     """`async with ScriptedServer(script) as server:` listens on a free port of the loopback.
 
-    `url` is the server's root, which Anthropic's clients want, `base_url` what OpenAI's want. Both formats are spoken
+    `url` is the server's root, which Anthropic's clients want, `base_url` what OpenAI's want. All formats are spoken
     at once, by the path that is asked.
     """
 

@@ -1,6 +1,6 @@
 """Server-sent events: bytes in whatever pieces they come, the data of each event out. Pure.
 
-Names, ids and retry times of events are skipped: both wire formats say everything in the data.
+Names, ids and retry times of events are skipped: all wire formats say everything in the data.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ class EventParser:
         self._max_bytes = max_event_bytes
         self._line: list[bytes] = []  # a line without its end, in pieces
         self._data: list[bytes] = []  # the data lines of an event without its end
-        self._held_bytes = 0
         self._begun = False
 
     def feed(self, chunk: bytes) -> list[bytes]:

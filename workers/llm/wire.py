@@ -25,7 +25,8 @@ class ChatRules:
 
     `reasoning_key`: the name under which it wants a model's thoughts again; empty: the one under which they came;
     `none`: it does not want them. `always_reasoning`: in each message with calls, also an empty one. `extra` is said
-    in each request, unless an agent says otherwise. `marks`: what its cache keeps is marked, for models of Anthropic's.
+    in each request, unless an agent says otherwise. `cache_marks`: what its cache is to keep is marked, as Anthropic's
+    models want it. `knows_max_effort`: its highest effort is `max`; that of others is `high`.
     """
 
     reasoning_key: str = ""
@@ -33,7 +34,8 @@ class ChatRules:
     takes_stream_options: bool = True
     limit_key: str = "max_tokens"
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    marks: bool = False
+    cache_marks: bool = False
+    knows_max_effort: bool = False
     is_mistral: bool = False  # its rules for ids, and for what follows a tool's answer
 
 

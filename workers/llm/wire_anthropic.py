@@ -19,8 +19,8 @@ from .openai_format import sayable
 from .options import ANTHROPIC, left_out, sent
 from .wire import Json, Question, counted, estimated, part
 
-# The format demands a limit. Every server's model can say this much, and every Claude of the last years that much; the
-# list knows better for most.
+# The format demands a limit. These are for models that the list does not know: one that any server's model can do, and
+# one that every Claude of the last years can.
 DEFAULT_OUTPUT_TOKENS = 8_192
 NEWER_OUTPUT_TOKENS = 32_000
 MIN_OUTPUT_TOKENS = 4_096  # if there is no room for that, the request is too long, and its server says so

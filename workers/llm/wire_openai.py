@@ -1,9 +1,8 @@
 """OpenAI's chat completions, as its own and all compatible servers speak them. Pure.
 
 Rules of platform.openai.com/docs ("Chat Completions", "Streaming"), of openrouter.ai/docs ("Errors", "Usage
-Accounting"), docs.x.ai ("Models and Pricing"), console.groq.com/docs ("Tool Use"), platform.moonshot.ai/docs and
-docs.mistral.ai (all seen 2026-11), and of what servers were seen to send. What goes back of a reply is in
-`openai_items.py`.
+Accounting"), docs.x.ai ("Models and Pricing") and console.groq.com/docs ("Tool Use"), all seen 2026-11, and of what
+servers were seen to send. What goes back of a reply is in `openai_items.py`.
 """
 
 from __future__ import annotations
@@ -79,17 +78,17 @@ class OpenAiWire:
 
     def body(self, question: Question) -> Json:
         rules, is_thinking = question.rules, thinks(question.model)
-        takes_sampling = takes_temperature(question.model)
-        options = sent(question.options, OPENAI if takes_sampling else OPENAI - NOT_WHILE_THINKING)
+        options = sent(question.options, _known_options(question.model))
         optional = {
             "tools": tools_for(question.tools) or None,
             "tool_choice": "none" if question.tools and question.tool_choice == "none" else None,
-            "temperature": question.temperature if takes_sampling else None,
+            "temperature": question.temperature if takes_temperature(question.model) else None,
             "max_completion_tokens" if is_thinking else rules.limit_key: question.max_output_tokens,
             "stream_options": {"include_usage": True} if rules.takes_stream_options else None,
         }
         if question.effort:
-            options = {"reasoning_effort": openai_effort(question.model, question.effort)} | options
+            effort = question.effort if rules.knows_max_effort else openai_effort(question.model, question.effort)
+            options = {"reasoning_effort": effort} | options
         return {
             **rules.extra,
             **options,
@@ -101,7 +100,7 @@ class OpenAiWire:
     def unsent(self, question: Question) -> Iterator[str]:
         if question.temperature is not None and not takes_temperature(question.model):
             yield f"temperature {question.temperature:g}"
-        yield from left_out(question.options, OPENAI)
+        yield from left_out(question.options, _known_options(question.model))
 
     def reader(self, question: Question) -> OpenAiReader:
         return OpenAiReader(question)
@@ -109,6 +108,10 @@ class OpenAiWire:
     def error(self, answer: Json) -> ProviderError:
         error = openai_error(answer.get("error") or answer)
         return replace(error, hint_ms=error.hint_ms or hinted_ms(json.dumps(answer)))
+
+
+def _known_options(model: str) -> frozenset[str]:
+    return OPENAI if takes_temperature(model) else OPENAI - NOT_WHILE_THINKING
 
 
 class OpenAiReader:
@@ -286,7 +289,7 @@ def _in_band(event: Json) -> object:
     return event if is_error or isinstance(event.get("message"), str) else None
 
 
-# platform.minimax.io/docs, "Error Codes"
+# platform.minimax.io/docs, "Error Codes" (seen 2026-11), which names no status of HTTP; these are ours.
 _MINIMAX = {1002: 429, 1004: 401, 1008: 402, 1026: 400, 1027: 400, 1039: 429, 2013: 400, 2049: 401}
 
 

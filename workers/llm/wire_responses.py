@@ -22,14 +22,14 @@ from .assembly import Assembly, verbatim
 from .base import ChatMessage, Completed, FilePart, ModelEvent, ToolCall, ToolSpec
 from .failures import ProviderError, failed, interrupted
 from .openai_format import openai_effort, sayable, thinks
-from .options import RESPONSES, left_out, sent
+from .options import NOT_WHILE_THINKING, RESPONSES, left_out, sent
 from .wire import Json, Question, counted, part
 from .wire_openai import DONE, openai_error
 
 ENCRYPTED = "reasoning.encrypted_content"
 # Requests with one key meet one cache; a session's begin alike, others' do not.
 CACHE_KEY_CHARS = 32
-# Both vendors' tools and ours want short words between calls. Elder ones and those for code know one verbosity alone.
+# Codex, OpenCode and we want few words between calls. Older models and those for code have one verbosity alone.
 _TERSE = re.compile(r"gpt-5\.\d+(?!.*(codex|chat|pro))")
 _UNFINISHED = frozenset({"queued", "in_progress", "cancelled"})
 _INCOMPLETE = {"max_output_tokens": "length", "content_filter": "content_filter"}
@@ -44,7 +44,7 @@ class ResponsesWire:
     def body(self, question: Question) -> Json:
         is_thinking = thinks(question.model)
         system = "\n\n".join(one.content for one in question.messages if one.role == "system")
-        options = sent(question.options, RESPONSES)
+        options = sent(question.options, _known_options(question.model))
         asked = openai_effort(question.model, question.effort) if question.effort else None
         effort = options.pop("reasoning_effort", asked)
         verbosity = options.pop("verbosity", "low" if _TERSE.match(question.model) else None)
@@ -72,13 +72,17 @@ class ResponsesWire:
     def unsent(self, question: Question) -> Iterator[str]:
         if question.temperature is not None and thinks(question.model):
             yield f"temperature {question.temperature:g}"
-        yield from left_out(question.options, RESPONSES)
+        yield from left_out(question.options, _known_options(question.model))
 
     def reader(self, question: Question) -> ResponsesReader:
         return ResponsesReader(question)
 
     def error(self, answer: Json) -> ProviderError:
         return openai_error(answer.get("error") or answer)
+
+
+def _known_options(model: str) -> frozenset[str]:
+    return RESPONSES - NOT_WHILE_THINKING if thinks(model) else RESPONSES
 
 
 class ResponsesReader:

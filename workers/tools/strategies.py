@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -80,9 +80,6 @@ class Search:
     def block(self, first: int, count: int, *, is_rewrapped: bool = False) -> Place:
         start, end = self.starts[first], self.starts[first + count] - 1
         return Place(start, end, self.old, self.new, is_rewrapped=is_rewrapped)
-
-
-Strategy = Callable[[Search], Iterator[Place]]
 
 
 def other_signs(search: Search) -> Iterator[Place]:

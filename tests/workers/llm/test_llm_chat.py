@@ -186,6 +186,10 @@ def test_the_first_way_to_call_is_read():
         ([{"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "x"}}], Failure.RATE_LIMIT),
         ({"object": "error", "message": "bad", "type": "BadRequestError", "code": 400}, Failure.BAD_REQUEST),
         ({"choices": None, "base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}, Failure.AUTH),
+        (
+            {"choices": None, "base_resp": {"status_code": 1026, "status_msg": "input new_sensitive"}},
+            Failure.CONTENT_FILTER,
+        ),
         ({"choices": [{"delta": {}, "error": {"code": 502, "message": "x"}}]}, Failure.UNAVAILABLE),
         ({"detail": "Internal Server Error"}, Failure.UNAVAILABLE),
     ],
@@ -501,6 +505,14 @@ def test_each_server_is_asked_for_what_it_takes(name, url, said, not_said):
 
 def test_what_an_agent_says_of_thinking_goes_before_what_is_always_said():
     assert body_for("zai/glm-5", options={"thinking": {"type": "disabled"}})["thinking"] == {"type": "disabled"}
+
+
+@pytest.mark.parametrize(("name", "sent"), [("deepseek/m", "max"), ("moonshot/m", "high"), ("openai/gpt-4.1", "high")])
+def test_the_highest_effort_is_said_as_the_server_knows_it(name, sent):
+    where = endpoint(name, "", KEY, {})
+    question = Question(where.model, name, [], [], rules=where.rules, effort="max")
+
+    assert OPENAI.body(question)["reasoning_effort"] == sent
 
 
 def test_minimax_is_asked_in_anthropics_format_unless_its_address_says_otherwise():

@@ -13,7 +13,8 @@ from envelope.budget import Usage
 from workers.llm.base import Completed, Failed, Failure, Text
 from workers.llm.failures import ProviderError, failed
 from workers.llm.prices import Price, cost_microusd
-from workers.llm.retry import MAX_WAIT_MS, Retrying, asked_ms, is_retryable, wait_ms
+from workers.llm.retry import MAX_WAIT_MS, Retrying, is_retryable, wait_ms
+from workers.llm.retry_after import asked_ms
 
 BUSY = Failed(Failure.RATE_LIMIT, "slow down")
 DOWN = Failed(Failure.UNAVAILABLE, "no answer")

@@ -17,7 +17,7 @@ from workers.llm.anthropic_format import EMPTY, MARK
 from workers.llm.base import ChatMessage, Completed, Failed, Failure, ProviderItems, ToolCall, ToolSpec
 from workers.llm.connections import proxy_for
 from workers.llm.direct import MAX_ERROR_BYTES, ODD, DirectModel
-from workers.llm.providers import ANTHROPIC, OPENAI, endpoint
+from workers.llm.providers import ANTHROPIC, OPENAI, RESPONSES, endpoint
 from workers.llm.wire import Question
 from workers.llm.wire_openai import OpenAiWire
 from workers.models import Models
@@ -115,7 +115,16 @@ def test_only_options_that_shape_a_reply_are_sent():
 
     assert OPENAI.body(asking(options=OPTIONS)) == {**plain, "reasoning_effort": "high", "top_p": 0.5, "top_k": 5}
     assert ANTHROPIC.body(asking(options=OPTIONS)) == {**ANTHROPIC.body(asking()), "top_p": 0.5, "top_k": 5}
-    assert "top_p" not in OPENAI.body(asking(model="gpt-5", options=OPTIONS))
+
+
+def test_what_a_model_that_thinks_refuses_is_not_sent_and_is_told():
+    for wire in (OPENAI, RESPONSES):
+        thinking = asking(model="gpt-5", options={"topP": 0.5, "verbosity": "low"})
+
+        assert "top_p" not in wire.body(thinking)
+        assert [*wire.unsent(thinking)] == ["top_p 0.5"]
+        assert wire.body(replace(thinking, model="gpt-4.1"))["top_p"] == 0.5
+        assert [*wire.unsent(replace(thinking, model="gpt-4.1"))] == []
 
 
 async def test_both_engines_send_what_an_agent_asks_of_its_model(serve):

@@ -26,7 +26,8 @@ from workers.llm.base import (
 )
 from workers.llm.direct import DirectModel
 from workers.llm.litellm import LiteLlmModel
-from workers.llm.retry import asked_ms, is_retryable
+from workers.llm.retry import is_retryable
+from workers.llm.retry_after import asked_ms
 from workers.llm.scripted_server import ScriptedServer
 
 ASK = [ChatMessage(role="system", content="You are brief."), ChatMessage(role="user", content="Hello?")]

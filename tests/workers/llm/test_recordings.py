@@ -17,7 +17,7 @@ import pytest
 from benchmarks.recordings import back, bedrock, oracle, restream
 from benchmarks.recordings.__main__ import compared, exclusions, judge_all, loaded, report
 from benchmarks.recordings.server import DRESSES, dressed, pieces
-from benchmarks.recordings.truth import ANSWER, CALLS, ERROR, INTERRUPTED, LENGTH, REFUSED, Truth
+from benchmarks.recordings.truth import ANSWER, CALLS, ERROR, INTERRUPTED, LENGTH, PAUSED, REFUSED, Truth
 
 FOLDER = Path(oracle.__file__).parent
 STREAM, JSON = "text/event-stream; charset=utf-8", "application/json"
@@ -316,6 +316,7 @@ async def test_our_codecs_are_asked_over_http_and_judged(tmp_path: Path):
     rows = [
         ("plain", "openai", CHAT.replace(b'"total_tokens": 41', b'"total_tokens": 11'), STREAM, 200),
         ("called", "anthropic", claude(THOUGHT, SAID, READ, reason="tool_use"), STREAM, 200),
+        ("paused", "anthropic", claude(SAID, reason="pause_turn"), STREAM, 200),
         ("refused", "anthropic", b'{"type": "error", "error": {"type": "rate_limit_error"}}', JSON, 429),
         ("strange", "openai", wrong, STREAM, 200),
         (next(iter(exclusions())), "openai", CHAT, STREAM, 200),
@@ -328,13 +329,14 @@ async def test_our_codecs_are_asked_over_http_and_judged(tmp_path: Path):
 
     verdicts = await judge_all(loaded(file), "full")
 
-    assert [(v.exchange.id, v.kind, v.wrong) for v in verdicts[:3]] == [
+    assert [(v.exchange.id, v.kind, v.wrong) for v in verdicts[:4]] == [
         ("plain", ANSWER, ()),
         ("called", CALLS, ()),
+        ("paused", PAUSED, ()),
         ("refused", ERROR, ()),
     ]
-    assert verdicts[3].kind == INTERRUPTED
-    assert verdicts[4].excluded
+    assert verdicts[4].kind == INTERRUPTED
+    assert verdicts[5].excluded
     table = report(verdicts).splitlines()
-    assert table[1].split() == ["anthropic", "own", "2", "0", "0"]
+    assert table[1].split() == ["anthropic", "own", "3", "0", "0"]
     assert any("none of them reads otherwise in any piece or dress" in line for line in table)
