@@ -23,7 +23,7 @@ from envelope.messages import ErrorInfo, TaskResult
 from envelope.tracing.starting import traced
 from repo.errors import RepoError
 from transport.base import Transport
-from transport.consumer import Consumer, Delivery, StopReason
+from transport.consumer import Consumer, Delivery, StopReason, withdraw
 from transport.errors import Fenced, NotFound, Refused
 from transport.metrics.common import StoreCounts
 from transport.metrics.health import Ready
@@ -146,6 +146,7 @@ async def serve(settings: Settings, stop: asyncio.Event, hurry: asyncio.Event) -
             await consumer.run(stop, hurry)
             for task in helping:
                 task.cancel()
+        await withdraw(transport, card)
         log.info("orchestrator_drained", worker=card.worker)
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from envelope.agents import WorkerCard
 from envelope.codec import decode_request
 from envelope.errors import DecodeError, EnvelopeError, ErrorCode
 from envelope.logs import bind, get_logger
@@ -49,6 +51,7 @@ CLAIM_AT_ONCE = 48
 # How long handlers may clean up after they were told to stop, before the worker leaves without them.
 CLEANUP_S = 30.0
 
+WITHDRAW_TIMEOUT_S = 1.0
 _log = get_logger("consumer")
 
 
@@ -332,3 +335,10 @@ async def _outlive(earlier: _Run, lease: Lease) -> None:
         earlier.delivery.stop(StopReason.LOST)
     if earlier.claim.lease == lease:
         await asyncio.wait({earlier.work})
+
+
+async def withdraw(transport: Transport, card: WorkerCard) -> None:
+    """Whoever has ended is not looked at any more: its model and agents may be others than those of the next fleet."""
+    with suppress(TransportError, TimeoutError):  # a store that is away forgets the card by itself
+        async with asyncio.timeout(WITHDRAW_TIMEOUT_S):
+            await transport.announce(card, ttl_s=0)

@@ -21,7 +21,7 @@ from sandbox.errors import SandboxError
 from sandbox.first_use import require_fit
 from sandbox.pool import WarmPool
 from transport.base import Transport
-from transport.consumer import Consumer
+from transport.consumer import Consumer, withdraw
 from transport.errors import TransportError
 from transport.metrics.common import StoreCounts
 from transport.metrics.health import Ready
@@ -102,10 +102,16 @@ async def serve(settings: WorkerSettings, pool: str, *, stop: asyncio.Event, hur
         ready = Ready(asyncio.get_running_loop(), stop.is_set, checks, NOT_READY)
         port = stack.enter_context(serve_process(metrics.shown, settings, consumer.pulse, ready))
         price = await price_of(settings)
-        announcing = _announce(transport, lambda: make_card(settings, worker, pool, port, runner.agents, price), stop)
-        async with _meanwhile(announcing, _keep_sweeping(driver, transport, settings, stop, metrics)):
+
+        def own_card() -> WorkerCard:
+            return make_card(settings, worker, pool, port, runner.agents, price)
+
+        async with _meanwhile(
+            _announce(transport, own_card, stop), _keep_sweeping(driver, transport, settings, stop, metrics)
+        ):
             log.info("worker_started", worker=worker, pool=pool, slots=settings.slots, metrics_port=port)
             await consumer.run(stop, hurry)
+        await withdraw(transport, own_card())
         log.info("worker_stopped", worker=worker)
 
 

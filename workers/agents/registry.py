@@ -55,6 +55,13 @@ MISSPELT = 0.85
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # The values of these keys are few, so that a wrong one has a near miss.
 FEW = {"mode": get_args(Mode), "engine": get_args(Engine), "permissionMode": get_args(PermissionMode)}
+# How hard a model may be asked to think. Other names are variants that somebody's own OpenCode configuration defines.
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+# Whose value was wrong in a way that the message alone does not mend: what to write instead.
+VALUE_HINTS = {
+    "hooks": REFUSED_HINT,
+    "tools": "a part stands in rules: permission: {bash: {'*': deny, 'git diff *': allow}}",
+}
 # Our name of a key → the field of an agent that it sets, where that has another name.
 BOTH = ("max_turns", "variant", "denied_tools")
 FIELDS = {"disable": "disabled", "scope": "auth_scope", "background": "in_background", "permission_mode": "never_asks"}
@@ -205,7 +212,7 @@ def parse_agent(name: str, text: str) -> Agent:
         max_turns=matter.max_turns,
         temperature=matter.temperature,
         top_p=matter.top_p,
-        variant=matter.variant,
+        variant=matter.variant if matter.variant in EFFORTS else "",
         options={**matter.options, **{key: front[key] for key in front if _is_option(key)}},
         rules=matter.rules,
         fixed=matter.held,
@@ -307,8 +314,10 @@ def _matter(front: Mapping[str, Any], written_as: Mapping[str, str]) -> FrontMat
 def _fault(name: str, front: Mapping[str, Any], written_as: Mapping[str, str], error: ErrorDetails) -> BadAgent:
     key = written_as[str(error["loc"][0])] if error["loc"] else ""
     said = error["msg"].removeprefix("Value error, ")
-    hint = nearest(str(front[key]), FEW[key], called="known values") if key in FEW else f"known keys: {', '.join(KEYS)}"
-    hint = REFUSED_HINT if key == "hooks" else hint
+    if key in FEW:
+        hint = nearest(str(front[key]), FEW[key], called="known values")
+    else:
+        hint = VALUE_HINTS.get(key) or (f"correct the value of {key}" if key else f"known keys: {', '.join(KEYS)}")
     return BadAgent(f"agent {name!r}: {f'{key}: ' if key else ''}{said}", hint=hint, key=key)
 
 
@@ -335,6 +344,12 @@ def _our_keys(name: str, front: Mapping[str, Any]) -> dict[str, str]:
 def _unheeded(front: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     written = {SAME_AS.get(key, key): value for key, value in front.items()}
     found = unheeded({key: written.get(SAME_AS.get(key, key)) for key in HINTS})
+    if (effort := written.get("variant")) and effort not in EFFORTS:
+        key = "effort" if "effort" in front else "variant"
+        found[key] = (
+            f"{reprlib.repr(effort)} is not sent, no model knows it",
+            nearest(effort, EFFORTS, called="known values"),
+        )
     if (color := written.get("color", "")) and not COLOR.fullmatch(color):
         found["color"] = (f"{reprlib.repr(color)} is no colour", nearest(color, (*COLORS, "'#rrggbb'")))
     return found

@@ -15,6 +15,6 @@ def usable_settings(**flags: object) -> WorkerSettings:
     except ValidationError as e:
         fault = e.errors(include_url=False, include_input=False)[0]
         name = f"MUSTER_{'_'.join(map(str, fault['loc'])).upper()}"
-        raise BadSettings(
-            f"{name} is not usable: {fault['msg'].removeprefix('Value error, ')}", hint=f"correct or unset {name}"
-        ) from e
+        key = fault["loc"][0] if fault["loc"] else "it"
+        hint = f"correct or unset {name}, or `{key}` below [workers] in the configuration file"
+        raise BadSettings(f"{name} is not usable: {fault['msg'].removeprefix('Value error, ')}", hint=hint) from e

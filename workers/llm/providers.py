@@ -151,7 +151,8 @@ def endpoint(
     key = key.strip()
     register_secret(key)
     if provider.key_variables and not key:
-        return Failed(Failure.AUTH, f"there is no key for {name!r}: set {provider.key_variables[0]}")
+        own = "; for a server of your own that wants none, MUSTER_MODEL_API_KEY=none" if own_url else ""
+        return Failed(Failure.AUTH, f"there is no key for {name!r}: set {provider.key_variables[0]}{own}")
     if not key.isascii() or not key.isprintable():
         return Failed(Failure.AUTH, f"the key for {name!r} has characters that no key has")
     wire = _wire(provider, own_url, model)

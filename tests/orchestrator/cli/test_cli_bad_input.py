@@ -217,7 +217,7 @@ WRONG_DRIVER = {"MUSTER_SANDBOX_DRIVER": "dockr"}
 
 @pytest.mark.parametrize("words", [("sandbox", "check"), ("sandbox", "list"), ("sandbox", "prune")])
 def test_a_wrong_setting_of_the_workers_is_named(desk, words: tuple[str, ...]):
-    _expect(desk.muster(*words, env=WRONG_DRIVER), USAGE, "MUSTER_SANDBOX_DRIVER is not usable", "correct or unset")
+    _expect(desk.muster(*words, env=WRONG_DRIVER), USAGE, "MUSTER_SANDBOX_DRIVER is not usable", "below [workers]")
 
 
 def test_doctor_asks_for_the_driver_that_the_workers_have(desk):
@@ -227,7 +227,9 @@ def test_doctor_asks_for_the_driver_that_the_workers_have(desk):
     assert done.exit_code == INFRASTRUCTURE
     assert "sandbox image" not in checks and "Docker" not in checks
     assert checks["sandboxes"]["health"] == "fails" and "'bubblewrap'" in checks["sandboxes"]["found"]
-    assert checks["sandboxes"]["mend"] == "correct or unset MUSTER_SANDBOX_DRIVER"
+    assert checks["sandboxes"]["mend"].startswith(
+        "correct or unset MUSTER_SANDBOX_DRIVER, or `sandbox_driver` below [w"
+    )
 
 
 @pytest.mark.redis

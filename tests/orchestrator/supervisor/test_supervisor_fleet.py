@@ -57,6 +57,18 @@ async def test_a_fleet_starts_on_demand_serves_and_goes_without_a_trace(settings
     assert not _containers_of(settings.state_dir)
 
 
+async def test_a_fleet_that_has_ended_is_not_among_the_workers_of_the_next(settings: Settings):
+    async with attached(settings), Muster.connect(settings) as muster:
+        gone = {card.pid for card in await muster.workers()}
+    assert await stop_fleet(settings)
+
+    async with attached(settings), Muster.connect(settings) as muster:
+        there = {card.pid for card in await muster.workers()}
+        assert len(there) == 2
+        assert not there & gone
+    await stop_fleet(settings)
+
+
 async def test_a_killed_worker_comes_back(settings: Settings):
     async with attached(settings) as fleet, Muster.connect(settings) as muster:
         first = await _worker_other_than(0, muster)

@@ -86,6 +86,19 @@ def test_keys_that_are_none_of_an_agent_are_options_of_its_model():
     assert parse_agent("a", front(variant="low")).variant == "low"
 
 
+@pytest.mark.parametrize(
+    ("key", "written", "hint"),
+    [("effort", "hihg", "did you mean 'high'?"), ("variant", "my-own", "known values: none, ")],
+)
+def test_an_effort_that_no_model_knows_is_told_and_not_sent(key: str, written: str, hint: str):
+    agent = parse_agent("a", front(description="d", **{key: written}))
+    ((about, fault, said),) = remarks(agent)
+
+    assert (agent.variant, about) == ("", key)
+    assert f"{key}: '{written}' is not sent" in fault
+    assert hint in said
+
+
 def test_a_file_needs_no_key_at_all():
     agent = parse_agent("a", "---\n---\nDo it.")
 
@@ -216,7 +229,7 @@ def test_whatever_stands_in_a_file_is_an_agent_or_refused(front_matter):
         (front(mode="subagnet"), "mode", "did you mean 'subagent'?"),
         (front(mode="[]"), "mode", "known values"),
         (front(color="#00ff00"), "color: has no value", "quote"),
-        (front(steps="0"), "steps: ", "known keys"),
+        (front(steps="0"), "steps: ", "correct the value of steps"),
         (front(maxTurns="'seven'"), "maxTurns: ", ""),
         (front(steps="'0'"), "steps: ", ""),
         (front(max_turns="true"), "max_turns: ", ""),
@@ -237,7 +250,7 @@ def test_whatever_stands_in_a_file_is_an_agent_or_refused(front_matter):
         (front(tools="Raed, Grep"), "tools: 'Raed' is no tool; did you mean 'read'?", ""),
         (front(tools="{wirte: false}"), "did you mean 'write'?", ""),
         (front(tools="{write: deny}"), "tools: write: write true or false, not 'deny'", ""),
-        (front(tools="Read, Bash(git log:*)"), "names a part of a tool", ""),
+        (front(tools="Read, Bash(git log:*)"), "names a part of a tool", "permission: {bash:"),
         (front(tools="[]"), "tools: write a list", ""),
         (front(tools="[1]"), "tools: 1 is no name", ""),
         (front(tools=""), "tools: has no value", "remove the line"),
