@@ -150,6 +150,7 @@ class ChildSpawned(Tagged):
     child_task_id: str
     agent: str
     title: str = ""
+    background: bool = False  # from its start: its parent never waits for it
     trace_id: str = ""  # given when the child is a trace of its own (a batch's shard)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from envelope.agent_params import AgentParams
+from envelope.lifecycle import TERMINAL, State
 from transport.base import Handle
 
+from .errors import BadInput
 from .looking import STEERS, require_writing
 from .prompting import listener, session_of, undoing
 from .records import Records
 from .resume import goal_id
 from .sessions import SessionPage, SessionRow, checkpoint_of, exported, fork_request, session_row, sessions_of
+from .submit import DRIVERS
 
 
 class SessionMethods:
@@ -37,6 +40,33 @@ class SessionMethods:
         request = await listener(self.transport, task_id)
         goal = await goal_id(self.transport, request)
         return await self.submit(undoing(request, AgentParams(revert_to=turn), goal=goal))
+
+    async def background(self: Records, task_id: str) -> None:
+        """Send a subagent to the background: the call that its caller waits in returns, and the caller goes on and
+        hears of its end later. Said again, it is the same. `BadInput` for a task that nobody waits for.
+        """
+        require_writing(self.settings, STEERS)
+        request = await self.transport.request(task_id)
+        caller = await self.transport.request(request.parent_task_id) if request.parent_task_id else None
+        if caller is None or caller.recipient == DRIVERS:
+            raise BadInput(
+                f"the task {task_id} is no subagent", hint=f"see which there are: muster task tree {task_id}"
+            )
+        record, waiting = await self.record(task_id), await self.record(caller.task_id)
+        if record.state in TERMINAL:
+            raise BadInput(
+                f"the subagent {task_id} has ended already: {record.state}",
+                hint=f"see what came of it: muster task show {task_id}",
+            )
+        # what a caller that is not parked will wait for the queue cannot know
+        known = waiting.state is State.WAITING or task_id in waiting.background
+        begun = None if known else (await self.tree(request.trace_id)).tasks.get(task_id)
+        is_there = begun is not None and begun.spawned is not None and begun.spawned.background
+        if is_there or not await self.transport.background(task_id):
+            raise BadInput(
+                f"nobody waits for the subagent {task_id}",
+                hint=f"its caller works, or waits for something else; see: muster task show {caller.task_id}",
+            )
 
     async def archive(self: Records, task_id: str, *, archived: bool = True) -> None:
         """Leave a task's session out of listings, or list it again."""

@@ -159,6 +159,7 @@ class TaskRecord:
     cancel_reason: str = ""  # of a task that was told to stop; one in line ended at once, its result says why
     tenant: str = ""
     waits_for: tuple[str, ...] = ()  # while it waits: ids of children and asks that are still missing
+    background: tuple[str, ...] = ()  # children that people have sent there (see `Transport.background`)
     spent_microusd: int = 0  # of its trace's money, over all its attempts
     reserved_microusd: int = 0  # what its running attempt has set aside
 
@@ -249,6 +250,14 @@ class Transport(Protocol):
         """Put a word into the inbox of a session that is under way; the handle is of the task that will answer.
 
         `NotFound` when no task runs the session: submit one with its `resume_token`. `QueueFull` for a full inbox.
+        """
+        ...
+
+    async def background(self, task_id: str) -> bool:
+        """Let a child's parent go on without it: no wait for all counts the child from now on, and a parent that parked
+        for nothing else goes on. The parent's record names it; said again, it is the same.
+
+        False, and nothing happens: it has ended, has no parent, or its parent waits, but not for this one to end.
         """
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -127,6 +127,10 @@ class Wish(Body):
 
 class Words(Body):
     text: Annotated[str, Field(min_length=1)]
+
+
+class Background(BaseModel):
+    background: Literal[True] = True
 
 
 class GoOn(Body):
@@ -306,6 +310,14 @@ async def prompt_task(task_id: str, words: Words, caller: Submitter, response: R
     """Say something to the task's session; the task that answers."""
     await caller.record(task_id)
     return accepted(await caller.muster.prompt(task_id, words.text, by=caller.name), caller, response)
+
+
+@router.post("/tasks/{task_id}/background")
+async def background_task(task_id: str, caller: Submitter) -> Background:
+    """Let the caller of a subagent go on without it: it hears of its end later. 422 where nobody waits for it."""
+    await caller.record(task_id)
+    await caller.muster.background(task_id)
+    return Background()
 
 
 @router.post("/tasks/{task_id}/resume", status_code=201)

@@ -91,6 +91,12 @@ def compact(task: TaskId) -> None:
     asyncio.run(_prompt(task, "/compact"))
 
 
+@app.command("background")
+def background(task: TaskId) -> None:
+    """Let the agent that waits for a subagent go on without it; it hears of the subagent's end later."""
+    asyncio.run(_background(task))
+
+
 @app.command("diff")
 def diff(task: TaskId) -> None:
     """Print a task's change, as git reads it."""
@@ -161,6 +167,12 @@ async def _prompt(words: str, text: str) -> None:
         if not handle.existing and (why := why_unproved(await muster.request(handle.task_id))):
             note(why)
         data(handle.task_id)
+
+
+async def _background(words: str) -> None:
+    async with fleet_of(load_settings(), words) as (muster, record):
+        await muster.background(record.task_id)
+        note("it goes on in the background; its caller goes on, too, and is told when it has ended")
 
 
 async def _diff(words: str) -> None:

@@ -9,7 +9,7 @@ from .tool import Tool
 from .tools.batches import batch_report, batch_status
 from .tools.looking import list_agents, list_tasks, task_diff, task_result, task_status
 from .tools.starting import fan_out, submit_batch, submit_goal
-from .tools.steering import answer_ask, cancel_task, list_asks, prompt_task
+from .tools.steering import answer_ask, background_task, cancel_task, list_asks, prompt_task
 
 TOOLS: Mapping[str, Tool] = {
     tool.name: tool
@@ -26,6 +26,7 @@ TOOLS: Mapping[str, Tool] = {
         Tool(list_agents, Right.SEE),
         Tool(list_asks, Right.SEE),
         Tool(prompt_task, Right.SUBMIT),
+        Tool(background_task, Right.SUBMIT),
         Tool(cancel_task, Right.SUBMIT, stops=True),
         Tool(answer_ask, Right.APPROVE),
     )

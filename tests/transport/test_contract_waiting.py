@@ -13,7 +13,7 @@ from envelope.ids import new_task_id
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress, TaskResult
 from transport.base import Entry, Wait
-from transport.errors import Fenced
+from transport.errors import Fenced, NotFound
 from transport.limits import Limits
 
 
@@ -157,6 +157,111 @@ async def test_a_word_wakes_nobody_who_waits_for_all(fleet):
     await fleet.transport.prompt(parent.lease.task_id, "come", by="me")
 
     assert (await fleet.transport.record(parent.lease.task_id)).state is State.WAITING
+
+
+# -- for a child that is sent to the background
+
+
+async def test_a_parent_goes_on_without_the_child_that_was_sent_to_the_background(fleet):
+    parent, (child,) = await family(fleet)
+    await fleet.transport.park(parent.lease, waits_for(child))
+
+    assert await fleet.transport.background(child.task_id)
+
+    record = await fleet.transport.record(parent.lease.task_id)
+    assert (record.state, record.waits_for, record.background) == (State.PENDING, (), (child.task_id,))
+    entries = await collect(fleet.transport.follow(parent.lease.trace_id, wait=False))
+    assert told(entries, record.task_id)[-1].reason == "what it waited for goes on in the background"
+    assert (await fleet.transport.record(child.task_id)).state is State.PENDING
+
+
+async def test_it_waits_on_for_its_other_children(fleet):
+    parent, (sent, other) = await family(fleet, children=2)
+    await fleet.transport.park(parent.lease, waits_for(sent, other))
+    claims = {c.lease.task_id: c for c in await fleet.transport.claim("explore", "w", slots=9, wait_s=0)}
+
+    assert await fleet.transport.background(sent.task_id)
+
+    record = await fleet.transport.record(parent.lease.task_id)
+    assert (record.state, record.waits_for) == (State.WAITING, (other.task_id,))
+    await fleet.finish(claims[sent.task_id])
+    assert (await fleet.transport.record(record.task_id)).state is State.WAITING
+    await fleet.finish(claims[other.task_id])
+    assert (await fleet.claim_one()).lease.task_id == record.task_id
+
+
+async def test_who_is_about_to_wait_for_it_does_not_park(fleet):
+    parent, (sent, other) = await family(fleet, children=2)
+
+    assert await fleet.transport.background(sent.task_id)
+
+    assert not await fleet.transport.park(parent.lease, waits_for(sent))
+    assert (await fleet.transport.record(parent.lease.task_id)).state is State.RUNNING
+    assert await fleet.transport.park(parent.lease, waits_for(sent, other))
+    assert (await fleet.transport.record(parent.lease.task_id)).waits_for == (other.task_id,)
+
+
+async def test_the_end_of_such_a_child_wakes_who_waits_for_the_first_of_several(fleet):
+    parent, (sent,) = await family(fleet)
+    await fleet.transport.park(parent.lease, waits_for(sent))
+    await fleet.transport.background(sent.task_id)
+    claims = {c.lease.task_id: c for c in await fleet.transport.claim("explore", "w", slots=9, wait_s=0)}
+    again = claims[parent.lease.task_id]
+
+    assert await fleet.transport.park(again.lease, replace(waits_for(sent), first=True))
+
+    assert await fleet.transport.background(sent.task_id)  # said twice: it waits on
+    assert (await fleet.transport.record(again.lease.task_id)).state is State.WAITING
+    await fleet.finish(claims[sent.task_id])
+    assert (await fleet.claim_one()).lease.task_id == again.lease.task_id
+
+
+async def test_the_mark_outlives_the_parents_worker(fleet):
+    parent, (child,) = await family(fleet)
+    await fleet.transport.background(child.task_id)
+
+    await fleet.transport.give_back(parent.lease)
+
+    claims = {c.lease.task_id: c for c in await fleet.transport.claim("explore", "w", slots=9, wait_s=0)}
+    again = claims[parent.lease.task_id]
+    assert (await fleet.transport.record(again.lease.task_id)).background == (child.task_id,)
+    assert not await fleet.transport.park(again.lease, waits_for(child))
+
+
+@pytest.mark.parametrize("wait", ["for another", "for the first", "for people"])
+async def test_nobody_goes_on_without_a_child_that_is_not_waited_for(fleet, wait):
+    parent, (child, other) = await family(fleet, children=2)
+    waits = {
+        "for another": waits_for(other),
+        "for the first": replace(waits_for(child), first=True),
+        "for people": waits_for(asks=("ask_1",)),
+    }
+    await fleet.transport.park(parent.lease, waits[wait])
+    before = await fleet.transport.record(parent.lease.task_id)
+
+    assert not await fleet.transport.background(child.task_id)
+
+    assert await fleet.transport.record(parent.lease.task_id) == before
+
+
+async def test_what_has_ended_or_has_no_parent_goes_nowhere(fleet):
+    parent, (child,) = await family(fleet)
+    await fleet.finish(await fleet.claim_one())
+
+    assert not await fleet.transport.background(child.task_id)
+    assert not await fleet.transport.background(parent.lease.task_id)
+    assert (await fleet.transport.record(parent.lease.task_id)).background == ()
+    with pytest.raises(NotFound):
+        await fleet.transport.background(new_task_id())
+
+
+async def test_a_child_that_is_being_stopped_goes_nowhere(fleet):
+    parent, (child,) = await family(fleet)
+    await fleet.transport.park(parent.lease, waits_for(child))
+
+    await fleet.transport.cancel(parent.lease.task_id, by="me", reason="enough")
+
+    assert not await fleet.transport.background(child.task_id)
 
 
 async def test_nothing_to_wait_for_does_not_park(fleet):

@@ -324,6 +324,9 @@ class NoChildren:
     async def start(self, request: ChildRequest) -> str:
         raise AssertionError("this test starts no subagent")
 
+    async def sent_to_background(self, task_ids: Sequence[str]) -> Sequence[str]:
+        raise AssertionError("this test starts no subagent")
+
     async def ended(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
         raise AssertionError("this test starts no subagent")
 

@@ -31,6 +31,8 @@ def retry(fleet: Fleet, task: Task, delay_ms: int, reason: str) -> None:
 
 def park(fleet: Fleet, task: Task, wait: Wait) -> bool:
     children = {child for child in wait.children if child in task.children and fleet.tasks[child].live}
+    if not wait.first:
+        children.difference_update(task.background)
     asks = frozenset(ask for ask in wait.asks if _is_open(fleet, task, ask))
     if not children and not asks:
         return False
@@ -44,6 +46,23 @@ def park(fleet: Fleet, task: Task, wait: Wait) -> bool:
     fleet.move(task, State.WAITING, reason=f"waits for {len(children)} children, {len(asks)} asks")
     task.waits_for, task.due_at_ms, task.wakes_at_first = children | asks, wait.until_ms, wait.first
     task.asks_since_ms = fleet.now()
+    return True
+
+
+def background(fleet: Fleet, child: Task) -> bool:
+    parent = fleet.tasks.get(child.request.parent_task_id or "")
+    if not child.live or parent is None or not parent.live:
+        return False
+    if child.id in parent.background:
+        return True
+    is_parked = parent.state is State.WAITING
+    if is_parked and (parent.wakes_at_first or child.id not in parent.waits_for):
+        return False
+    parent.background.append(child.id)
+    if is_parked:
+        parent.waits_for.remove(child.id)
+        if not parent.waits_for:
+            fleet.requeue(parent, "what it waited for goes on in the background")
     return True
 
 

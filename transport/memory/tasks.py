@@ -42,6 +42,7 @@ class Task:
     waits_for: set[str] = field(default_factory=set[str])
     asks_since_ms: int = 0  # since when it waits for asks, while it does
     wakes_at_first: bool = False  # or at a word to its session; of a task that waits
+    background: list[str] = field(default_factory=list[str])  # children that no wait for all counts
     prompted: bool = False  # since it was last sent on for a prompt
     answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
     checkpoint: str | None = None
@@ -114,6 +115,7 @@ class Task:
             cancel_reason=self.cancel_reason or "",
             tenant=self.request.tenant,
             waits_for=tuple(sorted(self.waits_for)),
+            background=tuple(self.background),
             spent_microusd=self.spent_microusd,
             reserved_microusd=self.reserved_microusd,
         )

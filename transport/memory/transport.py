@@ -106,6 +106,9 @@ class MemoryTransport:
         text, by = bounds.words("text", text), bounds.reason(by)
         return writing.prompt(self._fleet, session_id, Prompt(text, by, self._fleet.now()))
 
+    async def background(self, task_id: str) -> bool:
+        return pauses.background(self._fleet, self._fleet.task(task_id))
+
     async def session_task(self, session_id: str) -> str:
         session = self._fleet.sessions.get(session_id)
         return session.last if session and session.last else session_id

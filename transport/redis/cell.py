@@ -17,7 +17,7 @@ from .script import script
 
 # Scripts that wait for replicas (`Limits.wait_replicas`): nobody would repeat what a failover has forgotten of them.
 # What workers write is repeated by itself: a forgotten end is a lost lease.
-CONFIRMED = frozenset({"submit", "cancel", "answer", "prompt", "raise", "fund", "allot", "note"})
+CONFIRMED = frozenset({"submit", "cancel", "answer", "prompt", "background", "raise", "fund", "allot", "note"})
 
 
 @dataclass(frozen=True, slots=True)

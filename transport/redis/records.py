@@ -25,7 +25,7 @@ FIRST = b"*"
 FIELDS = (
     "trace", "pool", "agent", "state", "attempt", "accepted", "expires", "parent", "started", "finished", "worker",
     "lost", "retries", "intent", "batch", "session", "checkpoint", "cancelled_by", "cancel", "flow", "spent",
-    "reserved", "holds", "was",
+    "reserved", "holds", "was", "background",
 )  # fmt: skip
 
 
@@ -140,6 +140,7 @@ def _record(task_id: str, row: Sequence[bytes | None]) -> TaskRecord:
         cancelled_by=text.get("cancelled_by", ""),
         cancel_reason=text.get("cancel", ""),
         tenant=text["flow"].partition(":")[0],
+        background=tuple(text.get("background", "").split()),
         spent_microusd=int(text.get("spent", 0)),
         reserved_microusd=int(text.get("reserved", 0)),
     )

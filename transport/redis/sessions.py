@@ -1,4 +1,4 @@
-"""Words to a task that is under way: prompts to its session, answers to its asks."""
+"""Words to a task that is under way: prompts to its session, answers to its asks, and which children it waits for."""
 
 from __future__ import annotations
 
@@ -24,6 +24,13 @@ async def prompt(cell: Cell, session_id: str, text: str, by: str) -> Handle:
         raise inbox_full(session_id)
     task, trace = found
     return Handle(task.decode(), trace.decode(), existing=True)
+
+
+async def background(cell: Cell, task_id: str) -> bool:
+    outcome: int = await cell.run("background", repeatable=True, task=task_id)
+    if outcome < 0:
+        raise no_task(task_id)
+    return outcome == 1
 
 
 async def answer(cell: Cell, task_id: str, ask_id: str, text: str, by: str) -> Answer:

@@ -132,6 +132,9 @@ class RedisTransport:
         text, by = bounds.words("text", text), bounds.reason(by)
         return await sessions.prompt(await self._cells.of_session(session_id), session_id, text, by)
 
+    async def background(self, task_id: str) -> bool:
+        return await sessions.background(await self._cells.of_task(task_id), task_id)
+
     async def session_task(self, session_id: str) -> str:
         try:
             return await sessions.session_task(await self._cells.of_session(session_id), session_id)

@@ -10,6 +10,7 @@ from envelope.messages import TaskResult
 
 from ..clock import now_ms
 from ..llm.base import ToolCall, ToolSpec
+from ..tools.background import Background, started
 from ..tools.base import CallResult, Delegated, Tool, ToolContext, ToolResult
 from ..tools.dispatch import ended_event
 from ..tools.task import answer_of
@@ -72,18 +73,31 @@ def _not_run(calls: Sequence[ToolCall]) -> list[Answered]:
 
 
 async def collect(answers: Sequence[Answered], context: ToolContext, emit: OnChange) -> list[Answered]:
-    """The answers with those of subagents in their places that have ended, or do so soon; others stay as they are."""
-    waited_for = [answer.child for answer in answers if answer.child]
-    ended: Mapping[str, TaskResult] = await context.children.ended(waited_for) if waited_for else {}
-    return [_taken(answer, ended.get(answer.child), context, emit) for answer in answers]
+    """The answers with those of subagents in their places that have ended, or do so soon, and of those that people have
+    sent to the background; others stay as they are."""
+    children, out = context.children, [answer.child for answer in answers if answer.child]
+    if not out:
+        return list(answers)
+    sent = await children.sent_to_background(out)
+    # one of them may have ended meanwhile: its result is the answer, and nobody hears of it a second time
+    ended = dict(await children.ended_by_now(sent)) if sent else {}
+    if waited_for := [child for child in out if child not in sent]:
+        ended |= await children.ended(waited_for)
+    return [_taken(answer, ended.get(answer.child), answer.child in sent, context, emit) for answer in answers]
 
 
-def _taken(answered: Answered, ended: TaskResult | None, context: ToolContext, emit: OnChange) -> Answered:
-    if ended is None or not isinstance(answered.result, Delegated):
+def _taken(
+    answered: Answered, ended: TaskResult | None, is_sent: bool, context: ToolContext, emit: OnChange
+) -> Answered:
+    if not isinstance(answered.result, Delegated) or (ended is None and not is_sent):
         return answered
-    if ended.patch and ended.patch.files:
+    if ended and ended.patch and ended.patch.files:
         context.may_have_written = True
-    result = answer_of(ended, title=answered.result.title)
+    result = answer_of(ended, title=answered.result.title) if ended else started(_background(answered.result))
     change = ended_event(answered.call, result, answered.result.started_at_ms, now_ms())
     emit(change)
     return replace(answered, result=result, duration_ms=change.ended_at_ms - change.started_at_ms)
+
+
+def _background(call: Delegated) -> Background:
+    return Background(call.child_task_id, call.session or call.child_task_id, call.agent, call.title)

@@ -80,7 +80,12 @@ class QueuedChildren:
         except (Refused, QueueFull, ScopeExceeded, NotFound) as e:
             hint = f"; {OR_NEW}" if request.session else ""
             raise ToolError(f"the subagent was not started: {e}{hint}") from e
-        spawned = ChildSpawned(child_task_id=handle.task_id, agent=request.agent, title=request.description)
+        spawned = ChildSpawned(
+            child_task_id=handle.task_id,
+            agent=request.agent,
+            title=request.description,
+            background=request.in_background,
+        )
         self.attempt.reporter.report(spawned)
         return handle.task_id
 
@@ -108,6 +113,10 @@ class QueuedChildren:
         except NotFound:
             return False
         return session_of(caller) == session_of(self.attempt.request)
+
+    async def sent_to_background(self, task_ids: Sequence[str]) -> Sequence[str]:
+        own = await self.transport.record(self.attempt.request.task_id)
+        return [task_id for task_id in task_ids if task_id in own.background]
 
     async def ended(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
         return {result.task_id: await self._take_in(result) for result in await self._soon(task_ids)}

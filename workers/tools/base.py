@@ -37,12 +37,15 @@ class ToolResult:
 class Delegated:
     """In place of a result: the call is a subagent's now, and the result of its task is the answer.
 
-    `started_at_ms`: when the call began, by the clock of the worker that ran it.
+    `started_at_ms`: when the call began, by the clock of the worker that ran it. `session`, where it is not the child's
+    own, and `agent`: for a call that is sent to the background.
     """
 
     child_task_id: str
     title: str = ""
     started_at_ms: int = 0
+    session: str = ""
+    agent: str = ""
 
 
 # What came of a call: its result, or who has it now.
@@ -61,13 +64,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ChildRequest:
-    """`session`: of an earlier subagent, to go on with; empty: a new one."""
+    """`session`: of an earlier subagent, to go on with; empty: a new one. `in_background`: nobody waits for it."""
 
     call_id: str
     agent: str
     description: str
     prompt: str
     session: str = ""
+    in_background: bool = False
 
 
 class Children(Protocol):
@@ -83,6 +87,10 @@ class Children(Protocol):
 
     async def tell(self, session: str, text: str) -> bool:
         """Pass a word on to a subagent that is at work; False: it has ended. `ToolError` for one of others."""
+        ...
+
+    async def sent_to_background(self, task_ids: Sequence[str]) -> Sequence[str]:
+        """Those that a person does not let their caller wait for any longer."""
         ...
 
     async def ended(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:

@@ -58,10 +58,10 @@ class Task:
         in_background = arguments.get("background", context.children.in_background(agent))
         if in_background and session and await context.children.tell(session, prompt):
             return passed_on(session, title)
-        task_id = await context.children.start(ChildRequest(call_id, agent, title, prompt, session))
+        task_id = await context.children.start(ChildRequest(call_id, agent, title, prompt, session, in_background))
         if in_background:
             return started(Background(task_id, session or task_id, agent, title))
-        return Delegated(task_id, title=title, started_at_ms=now_ms())
+        return Delegated(task_id, title, now_ms(), session, agent)
 
 
 def answer_of(result: TaskResult, *, title: str) -> ToolResult:

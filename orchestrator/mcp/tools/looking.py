@@ -85,6 +85,7 @@ class Tasks(BaseModel):
 
 
 class Working(BaseModel):
+    task_id: str
     agent: str
     title: str
     turn: int
@@ -186,6 +187,7 @@ async def task_status(call: Call, said: WhichTask) -> Status:
         tasks=dict(Counter(str(view.state) for view in views)),
         working=[
             Working(
+                task_id=view.task_id,
                 agent=view.agent,
                 title=line(view.title),
                 turn=view.turn,

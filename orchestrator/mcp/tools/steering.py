@@ -42,6 +42,11 @@ class Stopped(BaseModel):
     stopped_tasks: int
 
 
+class Background(BaseModel):
+    task_id: str
+    next: str
+
+
 class Ask(BaseModel):
     """`detail`: the exact command or diff. `questions`: what is asked, with the answers that are offered."""
 
@@ -87,6 +92,13 @@ async def prompt_task(call: Call, said: Words) -> Started:
         existing=handle.existing,
         next="call task_result with wait_s, with this task_id",
     )
+
+
+async def background_task(call: Call, said: WhichTask) -> Background:
+    """Let an agent that waits for its subagent go on without it. `task_id`: the subagent's, as task_status shows it."""
+    await call.caller.record(said.task_id)
+    await call.caller.muster.background(said.task_id)
+    return Background(task_id=said.task_id, next="its caller hears of its end; see both with task_status")
 
 
 async def list_asks(call: Call, said: Nothing) -> Asks:

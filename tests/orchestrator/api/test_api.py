@@ -8,9 +8,11 @@ import pytest
 
 from envelope.agents import WorkerCard
 from envelope.events import AskOpened
+from envelope.lifecycle import State
 from envelope.messages import Output
 from orchestrator.api.tokens import ALL_TENANTS, PERMITS, Right, Role
-from orchestrator.submit import GoalParams, params_of
+from orchestrator.submit import GoalParams, params_of, task_request
+from transport.base import Wait
 from workers.agents.base import Agent
 from workers.agents.registry import card as card_of
 from workers.agents.registry import parse_agent
@@ -49,6 +51,7 @@ ROUTES = {
     ("GET", "/v1/tasks/{task_id}/attachments/{name}"): Right.SEE,
     ("POST", "/v1/tasks/{task_id}/cancel"): Right.SUBMIT,
     ("POST", "/v1/tasks/{task_id}/prompt"): Right.SUBMIT,
+    ("POST", "/v1/tasks/{task_id}/background"): Right.SUBMIT,
     ("POST", "/v1/blobs"): Right.SUBMIT,
     ("GET", "/v1/sessions"): Right.SEE,
     ("GET", "/v1/sessions/{task_id}"): Right.SEE,
@@ -300,6 +303,24 @@ async def test_a_session_is_listed_put_away_and_busy_while_it_runs(api):
     assert [[row["session_id"] for row in rows] for rows in listed] == [[], [task_id]]
     assert resumed[0] == 201
     assert never[0] == 404
+
+
+async def test_a_subagent_goes_to_the_background(api):
+    caller = await api.work()
+    parent = await api.stage.muster.request(caller.task_id)
+    fields = {"agent": "build", "pool": "build", "auth_scope": (), "deadline_ms": 50_000, "prompt": "look"}
+    child = task_request(parent=parent, tenant="default", **fields)
+    await api.stage.muster.submit_many([child])
+    await api.stage.transport.park(caller.lease, Wait(children=frozenset({child.task_id})))
+    path = f"/v1/tasks/{child.task_id}/background"
+
+    hidden = await api.call("POST", path, who="stranger")
+    sent = await api.call("POST", path, who="submitter")
+    none = await api.call("POST", f"/v1/tasks/{caller.task_id}/background", who="submitter")
+
+    assert (hidden[0], sent) == (404, (200, {"background": True}))
+    assert (none[0], none[1]["title"]) == (422, f"the task {caller.task_id} is no subagent")
+    assert (await api.stage.muster.record(caller.task_id)).state is State.PENDING
 
 
 async def test_a_goals_session_goes_on_with_its_gate(api):

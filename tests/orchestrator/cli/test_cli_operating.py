@@ -187,6 +187,29 @@ async def test_what_has_ended_is_not_cancelled_and_says_where_to_look(town):
     assert "has ended already: completed" in done.stderr and f"muster task show {task_id}" in done.stderr
 
 
+async def test_a_subagent_goes_to_the_background_and_a_task_that_is_none_stays_where_it_is(town):
+    await town.serve()
+    caller = await town.submit()
+    lease = (await town.claim()).lease
+    fields = {"agent": "explore", "pool": "explore", "auth_scope": (), "deadline_ms": 60_000, "prompt": "look there"}
+    child = task_request(parent=await town.muster.request(caller), **fields)
+    await town.muster.submit_many([child])
+    await town.transport.park(lease, Wait(children=frozenset({child.task_id})))
+
+    none = await town.type("task", "background", caller)
+    done = await town.type("task", "background", child.task_id)
+    again = await town.type("task", "background", child.task_id)
+
+    assert (none.exit_code, done.exit_code, again.exit_code) == (ExitCode.USAGE, 0, 0)
+    assert f"error: the task {caller} is no subagent\nhint: see which there are: muster task tree" in none.stderr
+    assert (
+        done.stderr
+        == again.stderr
+        == ("it goes on in the background; its caller goes on, too, and is told when it has ended\n")
+    )
+    assert (await town.muster.record(caller)).state is State.PENDING
+
+
 async def test_logs_follow_to_the_end_when_they_are_told_to(town):
     await town.serve()
     task_id = await town.submit()

@@ -22,6 +22,7 @@ from orchestrator.api.tokens import PERMITS, Right, Role
 from orchestrator.mcp.table import TOOLS
 from orchestrator.mcp.text import PAGE_CHARS
 from orchestrator.mcp.tool import MOST_WAITS, Waits
+from orchestrator.submit import task_request
 from transport.base import Claim, Wait
 
 pytestmark = pytest.mark.redis
@@ -58,6 +59,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "batch_status": {"task_id": NOBODY},
     "batch_report": {"task_id": NOBODY},
     "cancel_task": {"task_id": NOBODY},
+    "background_task": {"task_id": NOBODY},
 }
 
 
@@ -251,6 +253,22 @@ async def test_a_goals_session_goes_on_with_its_gate(server):
 
     request = await server.stage.muster.request(on["task_id"])
     assert (on["existing"], request.agent, request.input.params["gate"]) == (False, "run", ["run-tests"])
+
+
+async def test_a_subagent_goes_to_the_background(server):
+    parent = await handed_over(server.stage)
+    claim = await claimed(server.stage)
+    fields = {"agent": "build", "pool": "build", "auth_scope": (), "deadline_ms": 50_000, "prompt": "look"}
+    child = task_request(parent=await server.stage.muster.request(parent), tenant="default", **fields)
+    await server.stage.muster.submit_many([child])
+    await server.stage.transport.park(claim.lease, Wait(children=frozenset({child.task_id})))
+    async with server.caller("submitter") as caller:
+        sent = await caller.call("background_task", task_id=child.task_id)
+        none = await caller.refusal("background_task", task_id=parent)
+
+    assert sent["task_id"] == child.task_id
+    assert none.startswith(f"error: the task {parent} is no subagent\nhint: see which there are:")
+    assert (await server.stage.muster.record(parent)).state is State.PENDING
 
 
 async def test_a_token_that_only_looks_starts_nothing_that_writes(server):

@@ -93,6 +93,20 @@ async def test_a_parent_whose_worker_submits_children_and_waits_for_them(people,
     assert {(await people.ended(task.task_id)).status for task in (root, child)} == {State.COMPLETED}
 
 
+async def test_a_child_that_somebody_sends_to_the_background(people, worker):
+    root = await people.submit()
+    parent = await worker.claim_one()
+    child = worker.child(root)
+    await worker.transport.submit([child], under=parent.lease)
+    assert await worker.transport.park(parent.lease, Wait(children=frozenset({child.task_id})))
+
+    assert await people.transport.background(child.task_id)
+
+    assert (await worker.transport.record(root.task_id)).background == (child.task_id,)
+    claims = await worker.transport.claim("explore", "w", slots=9, wait_s=5)
+    assert {claim.lease.task_id for claim in claims} == {root.task_id, child.task_id}
+
+
 async def test_who_may_only_read_hears_of_an_end_too(as_role, emptied):
     """It may not ask to be told, and looks."""
     people, reader = await as_role("orchestrator"), await as_role("reader")

@@ -84,6 +84,9 @@ class NoChildren:
     async def start(self, request: ChildRequest) -> str:
         raise AssertionError("this agent has no subagents")
 
+    async def sent_to_background(self, task_ids: Sequence[str]) -> Sequence[str]:
+        raise AssertionError("this agent has no subagents")
+
     async def ended(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
         raise AssertionError("this agent has no subagents")
 

@@ -31,6 +31,9 @@ class Nobody:
     async def start(self, request: ChildRequest) -> str:
         raise AssertionError("no subagents here")
 
+    async def sent_to_background(self, task_ids: Sequence[str]) -> Sequence[str]:
+        raise AssertionError("no subagents here")
+
     async def ended(self, task_ids: Sequence[str]) -> Mapping[str, TaskResult]:
         raise AssertionError("no subagents here")
 

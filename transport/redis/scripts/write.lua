@@ -138,8 +138,11 @@ end
 
 local function missing(task, wait)
   local names = {}
+  local apart = not wait.first and #wait.children > 0 and call('HGET', task.key, 'background') or ''
   for _, child in ipairs(wait.children) do
-    if call('SISMEMBER', key('children', task.id), child) == 1 then names[#names + 1] = child end
+    if call('SISMEMBER', key('children', task.id), child) == 1 and not string.find(apart, child, 1, true) then
+      names[#names + 1] = child
+    end
   end
   local children = #names
   for _, ask in ipairs(wait.asks) do
