@@ -197,12 +197,12 @@ def was_told(session: Session, text: str) -> bool:
 
 
 def final_text(session: Session) -> str:
-    """The model's last words; parts of one answer that was cut off are joined again."""
+    """The model's last words since the last prompt; parts of one answer that was cut off are joined again."""
     parts: list[str] = []
     for message in reversed(session.messages):
         if message.role == "assistant":
             parts.append(message.content)
-        elif parts and message.content != CUT_OFF:
+        elif (parts and message.content != CUT_OFF) or (message.role == "user" and not message.synthetic):
             break
     return "".join(reversed(parts))
 

@@ -20,7 +20,8 @@ INTERLEAVED = "interleaved-thinking-2025-05-14"  # thoughts between tool calls, 
 BINDING = "thinking-binding-controls-2026-08-01"
 # What models before 4.6 may think, by effort; the highest is Claude Code's.
 _BUDGETS = {"low": 4_000, "medium": 10_000, "high": 31_999, "max": 63_999}
-MIN_BUDGET_TOKENS, MIN_ANSWER_TOKENS = 1_024, 1_024
+# What is left for the answer writes a file of 30 KB.
+MIN_BUDGET_TOKENS, MIN_ANSWER_TOKENS = 1_024, 8_192
 
 
 class Claude(NamedTuple):

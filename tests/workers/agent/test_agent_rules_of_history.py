@@ -6,7 +6,7 @@ import pytest
 
 from envelope.budget import Budget
 from workers.agent.calls import Answered
-from workers.agent.history import INTERRUPTED, reopen_session, resumed
+from workers.agent.history import INTERRUPTED, final_text, reopen_session, resumed, say, with_prompts
 from workers.agent.repeats import circling
 from workers.agent.session import Session
 from workers.agents.registry import builtin
@@ -111,3 +111,13 @@ def test_a_call_that_was_under_way_is_answered_though_an_earlier_one_had_its_id(
 
     assert [one.content for one in mended.messages] == ["", "done", "", INTERRUPTED]
     assert resumed(mended) == mended
+
+
+def test_the_answer_to_an_earlier_prompt_is_none_to_a_later_one(kit):
+    answered = say(kit.opened(), "so")
+    answered = answered.model_copy(
+        update={"messages": (*answered.messages, ChatMessage(role="assistant", content="It is a border."))}
+    )
+
+    assert final_text(answered) == "It is a border."
+    assert final_text(with_prompts(answered, ["And the park?"])) == ""

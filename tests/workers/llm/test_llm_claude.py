@@ -31,7 +31,7 @@ def asking(model: str, **fields) -> Question:
         ("claude-opus-5", "xhigh", {"type": "adaptive", "display": "summarized"}, "xhigh"),
         ("claude-sonnet-4-6", "xhigh", {"type": "adaptive"}, "high"),
         ("claude-opus-4-6", "", {"type": "adaptive"}, "high"),
-        ("claude-opus-4-5-20251101", "max", {"type": "enabled", "budget_tokens": 62_976}, "high"),
+        ("claude-opus-4-5-20251101", "max", {"type": "enabled", "budget_tokens": 55_808}, "high"),
         ("claude-sonnet-4-5", "", {"type": "enabled", "budget_tokens": 31_999}, None),
         ("claude-haiku-4-5-20251001", "low", {"type": "enabled", "budget_tokens": 4_000}, None),
         ("claude-3-7-sonnet-20250219", "medium", {"type": "enabled", "budget_tokens": 10_000}, None),
