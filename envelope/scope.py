@@ -34,6 +34,8 @@ Scope = tuple[Grant, ...]
 GOVERNED_BY = {
     "write": "edit",
     "apply_patch": "edit",
+    "bash_output": "bash",
+    "bash_stop": "bash",
     **dict.fromkeys(("list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource"), "read"),
 }
 

@@ -132,6 +132,18 @@ class Capabilities:
     copy_on_write: bool
 
 
+@dataclass(frozen=True, slots=True)
+class JobOutput:
+    """What a job has said from `start_byte` of its whole output on: later than was asked for, where that is no longer
+    kept. `exit_code`: None as long as it runs."""
+
+    output: bytes
+    start_byte: int
+    exit_code: int | None
+    duration_s: float
+    left: tuple[str, ...] = ()  # as in `ExecResult`
+
+
 OnOutput = Callable[[bytes], None]
 
 
@@ -152,6 +164,21 @@ class Service(Protocol):
         ...
 
 
+class Job(Protocol):
+    """A command that runs while others do. It ends with the sandbox and with `kill_all`, and not when another command
+    takes too long, as long as it stays in its session or keeps its environment. Eight may run at once, and about as
+    many that have ended are known: of older ones every call raises `SandboxError`."""
+
+    async def peek(self, start_byte: int = 0, *, wait_s: float = 0, max_bytes: int = 1 * MIB) -> JobOutput:
+        """What it has said from there on; after its end, or after `wait_s`, whichever comes first. Asked again, it says
+        so again: whoever is cancelled loses nothing."""
+        ...
+
+    async def stop(self) -> None:
+        """Kill it and what it has started; of one that has ended, what it has left. Safe to call twice."""
+        ...
+
+
 class Sandbox(Protocol):
     """One container, one workspace. Paths are absolute inside the sandbox.
 
@@ -164,10 +191,15 @@ class Sandbox(Protocol):
     async def exec(self, command: Command, on_output: OnOutput | None = None) -> ExecResult:
         """Run to the end, or to the time-out, after which no process of the command is left.
 
-        What a command leaves in the background stays until the sandbox closes, or any command times out. If output is
+        What a command leaves running stays until the sandbox closes, or any command times out. If output is
         cut, the first `max_output_bytes // 2` bytes are the head, and the rest is the tail.
         `on_output` gets chunks as they come (at most `max_output_bytes` in all).
         """
+        ...
+
+    async def spawn(self, command: Command) -> Job:
+        """Run without waiting, with a closed standard input and no time-out. Of its output the last `max_output_bytes`
+        are kept inside. `LimitExceeded` where too many run."""
         ...
 
     async def start(

@@ -14,7 +14,7 @@ from repo.errors import PatchRefused
 from .base import MIB, WORKSPACE, Command, ExecResult, FileStat, GrepMatch, OnOutput
 from .channel import Channel, Reply
 from .errors import PathError, SandboxError, SandboxLost
-from .service import ServiceClient
+from .service import JobClient, ServiceClient, names_of
 from .view import APPLY
 from .watching import UNWATCHED, SandboxWatch
 
@@ -60,6 +60,16 @@ class ToolClient:
         result = _exec_result(reply)
         self.watch.ran(result.duration_s)
         return result
+
+    async def spawn(self, command: Command) -> JobClient:
+        _require_possible(command)
+        arguments = {
+            "argv": _argv(command.command),
+            "cwd": command.cwd,
+            "env": {**self._env, **command.env},
+            "max_output_bytes": command.max_output_bytes,
+        }
+        return await JobClient.start(self._channel, arguments)
 
     async def start(
         self, command: Sequence[str], *, cwd: str = WORKSPACE, env: Mapping[str, str] | None = None
@@ -204,9 +214,8 @@ def _exec_result(reply: Reply) -> ExecResult:
             "timed_out": bool(timed_out),
             "duration_s": float(duration_s),
         }:
-            left: object = reply.header.get("left")
-            names = tuple(str(name) for name in cast("list[object]", left)) if isinstance(left, list) else ()
-            return ExecResult(exit_code, reply.body, truncated_bytes, timed_out, duration_s, names)
+            left = names_of(reply.header)
+            return ExecResult(exit_code, reply.body, truncated_bytes, timed_out, duration_s, left)
         case _:
             raise SandboxLost("The sandbox's account of a command makes no sense.")
 

@@ -114,7 +114,7 @@ BANNED = {
 MAX_FILE_LINES = 450
 OTHER_FILE_LINES = {
     # What is mounted into every sandbox is one file on purpose: its start is part of every sandbox's.
-    "sandbox/toolserver/server.py": 620,
+    "sandbox/toolserver/server.py": 750,
     # The page that everyone reads (DESIGN, section 5).
     "workers/agent/loop.py": 120,
     # One protocol, most of it docstrings: who implements or calls it reads one page.

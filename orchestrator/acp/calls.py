@@ -22,6 +22,8 @@ KINDS: Mapping[str, ToolKind] = {
     "write": "edit",
     "apply_patch": "edit",
     "bash": "execute",
+    "bash_output": "execute",
+    "bash_stop": "execute",
     "webfetch": "fetch",
     "websearch": "fetch",
     "plan_exit": "switch_mode",

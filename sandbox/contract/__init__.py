@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import ModuleType
 
 from ..base import SandboxDriver
-from . import commands, files, isolation, limits, patches, services
+from . import commands, files, isolation, jobs, limits, patches, services
 from .stage import Stage, make_project, staged
 
 __all__ = ["CASES", "Case", "Stage", "cases_for", "make_project", "staged"]
@@ -40,7 +40,7 @@ _ABOUT_LIMITS = _cases(limits)
 
 CASES: Mapping[str, Case] = {
     name: case
-    for module in (commands, services, files, patches, isolation, limits)
+    for module in (commands, jobs, services, files, patches, isolation, limits)
     for name, case in _cases(module).items()
 }
 

@@ -35,7 +35,7 @@ PACK = "/run/muster-base/pack"
 LENGTH = struct.Struct("!Q")
 MAX_DEPTH = 200  # of folders; what lies deeper is said to be unreadable
 HOLD_TIMEOUT_S = 5.0  # a process in the middle of a long write stops when that is done
-WRITING = ("exec", "start", "write")  # wait while nobody may write
+WRITING = ("exec", "spawn", "start", "write")  # wait while nobody may write
 
 
 class Connection(server.Service):

@@ -45,6 +45,8 @@ CHUNK_BYTES = 64 << 10  # a pipe's capacity, so one read empties it
 PIPE_MAX_BYTES = 1 << 20  # /proc/sys/fs/pipe-max-size: more cannot be waiting when a shell has exited
 COOKIE = "MUSTER_CALL"  # in the environment of every child: finds those that left the process group
 MAX_LEFT = 10  # as many names of what a command left running as anybody reads
+MAX_JOBS = 8  # that run: a server, its database, a build, a watcher of tests; as many that have ended are kept, too
+SWEEP_TIMEOUT_S = 2.0  # for ending all but the jobs; who is not ended by then takes them along
 KILL_ROUNDS = 100  # a fork bomb needs several; bounded, because a server that loops for ever answers nobody
 ENVIRONMENT = dict(os.environ)  # decoded once: that takes longer than all else of a spawn
 RELAY_PORT = 3128  # the customary port of a web proxy
@@ -117,47 +119,100 @@ class Output:
         return b"".join(self.tail)[excess:]
 
 
-class Command:
-    """One running child, its process group, and the pipe that both its outputs go to."""
+class Child:
+    """A running child, its process group, and the pipe that both its outputs go to."""
 
-    def __init__(self, request: Fields, stdin: bytes) -> None:
+    def __init__(self, request: Fields, stdin: bytes = b"") -> None:
         self.id = request["id"]
         self.cookie = f"{COOKIE}={self.id}.{os.urandom(8).hex()}"
-        self.output = Output(request["max_output_bytes"])
         self.started = time.monotonic()
-        self.deadline = self.started + request["timeout_s"]
-        self.timed_out = False
         with standard_input(stdin) as source:
             self.pid, self.pipe = spawn(request, self.cookie, source, merged=True)
 
+    def take(self, data: bytes) -> None:
+        raise NotImplementedError
+
     def read(self) -> bytes | None:
-        """Forward what is in the pipe: the data, b"" when all have closed it, None when it is empty for now."""
+        """Take what is in the pipe: the data, b"" when all have closed it, None when it is empty for now."""
         try:
             data = os.read(self.pipe, CHUNK_BYTES)
         except BlockingIOError:
             return None
-        head = self.output.take(data)
-        if head:
-            send(frame({"id": self.id, "type": "data"}, head))
+        self.take(data)
         return data
 
-    def end(self, status: int) -> None:
-        """The shell has exited: send what it left in the pipe, and the verdict. Others who hold the pipe lose it."""
+    def drain(self) -> None:
+        """Take what has been said by now, and not for ever what is being said."""
         drained = 0
         while drained < PIPE_MAX_BYTES and (data := self.read()):
             drained += len(data)
+
+    def finish(self, status: int) -> Fields:
+        """The shell has exited: take what it left in the pipe, and judge. Others who hold the pipe lose it."""
+        self.drain()
         os.close(self.pipe)
         code = os.waitstatus_to_exitcode(status)
-        tail = self.output.finish()
         left = [name for pid in processes_with(self.cookie) if (name := name_of(pid))]
-        spent: Fields = {
+        return {
+            "exit_code": code if code >= 0 else 128 - code,
             "left": left[:MAX_LEFT],
-            "timed_out": self.timed_out,
             "duration_s": time.monotonic() - self.started,
         }
-        verdict = {"exit_code": code if code >= 0 else 128 - code, "truncated_bytes": self.output.dropped_bytes}
-        last = frame({"id": self.id, "type": "end", **verdict, **spent})
+
+
+class Command(Child):
+    """One that somebody waits for."""
+
+    def __init__(self, request: Fields, stdin: bytes) -> None:
+        super().__init__(request, stdin)
+        self.output = Output(request["max_output_bytes"])
+        self.deadline = self.started + request["timeout_s"]
+        self.timed_out = False
+
+    def take(self, data: bytes) -> None:
+        head = self.output.take(data)
+        if head:
+            send(frame({"id": self.id, "type": "data"}, head))
+
+    def end(self, status: int) -> None:
+        verdict = self.finish(status)
+        tail = self.output.finish()
+        verdict.update(timed_out=self.timed_out, truncated_bytes=self.output.dropped_bytes)
+        last = frame({"id": self.id, "type": "end", **verdict})
         send(*data_frames(self.id, tail), last)  # one write: one message to wait for at the other end
+
+
+class Job(Child):
+    """One in the background. The end of its output waits here, and whoever asks says from which byte on: what is asked
+    for twice is told twice, so that nothing is lost with an answer that nobody heard."""
+
+    def __init__(self, request: Fields) -> None:
+        super().__init__(request)
+        self.limit = request["max_output_bytes"]
+        self.kept = bytearray()
+        self.total_bytes = 0
+        self.verdict: Fields = {}  # when it has ended
+        self.waiting: dict[int, tuple[Fields, float]] = {}  # request -> all of it, and until when it waits for the end
+
+    def take(self, data: bytes) -> None:
+        self.total_bytes += len(data)
+        self.kept += data
+        del self.kept[: max(0, len(self.kept) - self.limit)]
+
+    def tell(self, request: Fields) -> None:
+        self.waiting.pop(request["id"], None)
+        if not self.verdict:
+            self.drain()
+        first = self.total_bytes - len(self.kept)
+        start = min(max(request["start_byte"], first), self.total_bytes)
+        part = bytes(self.kept[start - first : start - first + request["max_bytes"]])
+        told = {"start_byte": start, "duration_s": time.monotonic() - self.started, **self.verdict}
+        send(*data_frames(request["id"], part), frame({"id": request["id"], "type": "end", **told}))
+
+    def end(self, status: int) -> None:
+        self.verdict = self.finish(status)
+        for request, _ in list(self.waiting.values()):
+            self.tell(request)
 
 
 @contextlib.contextmanager
@@ -276,6 +331,27 @@ def processes_with(cookie: str) -> Iterator[int]:
                         yield int(name)
             except OSError:
                 continue  # it ended meanwhile, or made itself unreadable: the sweep gets it
+
+
+def processes_of_none(jobs: list[Job]) -> Iterator[int]:
+    """Who is neither in the session of one of them nor carries its cookie. One that copies a cookie lives as long as
+    the job does, which it could have had by being started from it."""
+    sessions, cookies = {job.pid for job in jobs}, {job.cookie.encode() for job in jobs}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and name != "1":
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    state, _, _, session = file.read().rpartition(b") ")[2].split()[:4]
+                if state in b"ZX" or int(session) in sessions:
+                    continue
+                with open(f"/proc/{name}/environ", "rb") as environ:
+                    if not cookies.isdisjoint(environ.read().split(b"\0")):
+                        continue
+            except FileNotFoundError:
+                continue
+            except OSError:  # it ended meanwhile, or made itself unreadable
+                pass
+            yield int(name)
 
 
 def name_of(pid: int) -> str:
@@ -402,12 +478,15 @@ class Server:
         self.call_filter = call_filter
         self.commands: dict[int, Command] = {}  # by process id
         self.services: dict[int, Service] = {}  # by the request that started them
+        self.jobs: dict[int, Job] = {}  # likewise, the oldest first
         self.sweep_wanted = False
         self.ends_at = time.monotonic() + lifetime_s
         self.selector = selectors.DefaultSelector()
         self.input = bytearray()
         self.operations: dict[str, Callable[[Fields, bytes], Fields | None]] = {
             "exec": self.do_exec,
+            "spawn": self.do_spawn,
+            "peek": self.do_peek,
             "start": self.do_start,
             "send": self.do_send,
             "receive": self.do_receive,
@@ -497,6 +576,27 @@ class Server:
         if command.read() == b"":
             self.selector.unregister(command.pipe)  # closed by all; the exit itself comes by SIGCHLD
 
+    def do_spawn(self, request: Fields, body: bytes) -> Fields:
+        ended = [job.id for job in self.jobs.values() if job.verdict]
+        if len(self.jobs) - len(ended) >= MAX_JOBS:
+            raise OSError(errno.EMFILE, f"{MAX_JOBS} commands run in the background already")
+        for number in ended[: max(0, len(ended) - MAX_JOBS)]:
+            del self.jobs[number]
+        job = self.jobs[request["id"]] = Job(request)
+        self.selector.register(job.pipe, selectors.EVENT_READ, lambda: self.on_job_output(job))
+        return {}
+
+    def on_job_output(self, job: Job) -> None:
+        if not job.verdict and job.read() == b"":
+            self.selector.unregister(job.pipe)
+
+    def do_peek(self, request: Fields, body: bytes) -> None:
+        job = self.jobs[request["target"]]
+        if job.verdict or request["wait_s"] <= 0:
+            job.tell(request)
+        else:
+            job.waiting[request["id"]] = (request, time.monotonic() + request["wait_s"])
+
     def do_start(self, request: Fields, body: bytes) -> Fields:
         self.services[request["id"]] = Service(request)
         return {}
@@ -519,6 +619,9 @@ class Server:
                     self.selector.unregister(pipe)
             kill_tree(None if service.exited else service.pid, service.cookie)
             service.close()
+        job = self.jobs.get(request["target"])
+        if job is not None:
+            kill_tree(None if job.verdict else job.pid, job.cookie)
         return {}
 
     def watch(self, service: Service) -> None:
@@ -543,10 +646,14 @@ class Server:
         for command in list(self.commands.values()):
             if command.id == request["target"]:
                 self.end(command)
+        for job in self.jobs.values():
+            job.waiting.pop(request["target"], None)
+        if request["target"] in self.jobs:  # who started it has never heard its number
+            self.do_stop(request, body)
         return {}
 
     def do_kill_all(self, request: Fields, body: bytes) -> Fields:
-        self.sweep()
+        self.sweep_all()
         return {}
 
     def do_end_in(self, request: Fields, body: bytes) -> Fields:
@@ -569,6 +676,11 @@ class Server:
                 with contextlib.suppress(KeyError):  # its pipe was closed by all before it ended
                     self.selector.unregister(command.pipe)
                 command.end(status)
+            for job in self.jobs.values():
+                if job.pid == pid and not job.verdict:
+                    with contextlib.suppress(KeyError):
+                        self.selector.unregister(job.pipe)
+                    job.end(status)
             for service in self.services.values():
                 service.exited = service.exited or service.pid == pid
         if self.sweep_wanted and not self.commands:
@@ -576,6 +688,7 @@ class Server:
 
     def next_deadline_s(self) -> float:
         deadlines = [command.deadline for command in self.commands.values()]
+        deadlines += [until for job in self.jobs.values() for _, until in job.waiting.values()]
         return max(0.0, min([self.ends_at, *deadlines]) - time.monotonic())
 
     def enforce_deadlines(self) -> None:
@@ -585,6 +698,10 @@ class Server:
                 command.timed_out = True
                 command.deadline = self.ends_at
                 self.end(command)
+        for job in self.jobs.values():
+            for request, until in list(job.waiting.values()):
+                if until <= now:
+                    job.tell(request)
 
     def end(self, command: Command) -> None:
         """What escapes even this is the sweep's."""
@@ -592,6 +709,21 @@ class Server:
         self.sweep_wanted = True
 
     def sweep(self) -> None:
+        """Kill what commands have left, but no job that runs; all of it, where that does not come to an end."""
+        self.sweep_wanted = False
+        jobs = [job for job in self.jobs.values() if not job.verdict]
+        give_up_at = time.monotonic() + SWEEP_TIMEOUT_S
+        while jobs and time.monotonic() < give_up_at:
+            strangers = list(processes_of_none(jobs))
+            if not strangers:
+                return
+            for pid in strangers:
+                kill(pid)
+            time.sleep(0.001)  # a killed process stays until the kernel has taken it apart
+            self.reap()
+        self.sweep_all()
+
+    def sweep_all(self) -> None:
         """Kill everything but ourselves, which nothing escapes: not a new session, nor an emptied environment."""
         self.sweep_wanted = False
         while kill(-1):

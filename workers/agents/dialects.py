@@ -26,12 +26,18 @@ OTHER_NAMES = {
     "patch": "apply_patch",
     "agent": "task",
     "askuserquestion": "question",
+    "bashoutput": "bash_output",
+    "taskoutput": "bash_output",
+    "killbash": "bash_stop",
+    "killshell": "bash_stop",
+    "taskstop": "bash_stop",
     "exitplanmode": "plan_exit",
     "enterplanmode": "plan_enter",
 }
 KNOWN_PERMISSIONS = frozenset(
     (
         *("*", "read", "edit", "write", "apply_patch", "list", "glob", "grep", "bash", "bash_unparsed", "lsp"),
+        *("bash_output", "bash_stop"),
         *(
             "external_directory",
             "task",

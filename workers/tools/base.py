@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from envelope.events import Event, Todo
 from envelope.messages import TaskResult
-from sandbox.base import WORKSPACE, Sandbox
+from sandbox.base import WORKSPACE, Job, Sandbox
 
 from ..llm.base import FilePart, ToolCall
 from .people import Asked, People
@@ -107,6 +107,17 @@ class Children(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class BackgroundCommand:
+    """What `bash` has left running, in which sandbox. `seen_bytes`: how much of its output the model was shown."""
+
+    command: str
+    sandbox: Sandbox
+    job: Job
+    seen_bytes: int = 0
+    end_told: bool = False
+
+
 GetSandbox = Callable[[], Awaitable[Sandbox]]
 
 
@@ -165,6 +176,7 @@ class ToolContext:
     `todos` is the session's list as it stands (see `agent/todos.py`). `emit` tells people what a result does not.
     `nearby` gives what a project says about the folder of a file that is read; `user_dir` has the user's own skills.
     `cwd` is where commands run, as far as they have left `folder`; it is part of the session, too.
+    `commands` run in the background, by the ids that the model knows; they are gone with the sandbox.
     """
 
     sandbox: GetSandbox
@@ -173,6 +185,7 @@ class ToolContext:
     may_have_written: bool = False  # set by tools that can change the workspace; tells the loop to take a snapshot
     folder: str = WORKSPACE  # where the task begins
     cwd: str = ""
+    commands: dict[str, BackgroundCommand] = field(default_factory=dict[str, "BackgroundCommand"])
     todos: tuple[Todo, ...] = ()
     emit: Callable[[Event], None] = nobody_watches
     after_write: AfterWrite = nobody_looks

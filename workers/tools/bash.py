@@ -15,10 +15,11 @@ from sandbox.errors import PathError
 
 from ..permissions.paths import touched
 from ..permissions.shell import Unparsable, read
+from . import bash_jobs
 from .base import Target, ToolContext, ToolResult
 from .errors import ToolError
 from .paths import absolute, looked_in, outside
-from .schema import count, parameters, text
+from .schema import count, flag, parameters, text
 from .spill import spill
 from .truncate import truncate
 
@@ -39,6 +40,7 @@ class Bash:
         " stdout and stderr come together,"
         f" long output loses its beginning. Default time-out {DEFAULT_TIMEOUT_MS} ms, at most {MAX_TIMEOUT_MS} ms."
         " Every call is a fresh shell, but begins where the last one went with cd; workdir is for one call."
+        " A server or a long build: run_in_background, then bash_output and bash_stop with the id that you get."
         " Use the file tools to read, search and edit."
     )
     parameters = parameters(
@@ -47,6 +49,7 @@ class Bash:
         timeout=count("time-out in milliseconds"),
         workdir=text(f"directory to run this call in (relative ones are in {WORKSPACE})"),
         description=text("what it does, in five to ten words"),
+        run_in_background=flag("do not wait for its end; no time-out, it ends with the task at the latest"),
     )
 
     def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
@@ -71,10 +74,11 @@ class Bash:
         return arguments.get("description") or redact_head(arguments["command"], TITLE_CHARS)
 
     async def preview(self, context: ToolContext, arguments: Mapping[str, Any]) -> str:
-        """The exact command, and where it runs if that is not the workspace."""
+        """The exact command, where it runs if that is not the workspace, and whether it goes on running."""
         workdir = absolute(arguments.get("workdir", WORKSPACE))
         where = "" if workdir == WORKSPACE else f"\n(in {workdir})"
-        return f"{arguments['command']}{where}"
+        stays = "\n(in the background)" if arguments.get("run_in_background") else ""
+        return f"{arguments['command']}{where}{stays}"
 
     async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
         sandbox = await context.sandbox()
@@ -82,13 +86,18 @@ class Bash:
         cwd = absolute(arguments.get("workdir", WORKSPACE))
         context.may_have_written = True
         env = {**context.shell_environment, **variables()}
+        in_background = arguments.get("run_in_background", False)
         stays = cwd == (context.cwd or context.folder)  # else it is for this call alone
-        note = f"/tmp/.cwd-{token_hex(8)}" if stays and _MOVES.search(arguments["command"]) else ""  # noqa: S108
+        moves = stays and not in_background and _MOVES.search(arguments["command"])
+        note = f"/tmp/.cwd-{token_hex(8)}" if moves else ""  # noqa: S108
         # subshells and other programs do not run the trap
         text = f"trap 'pwd -P >{note} 2>/dev/null' EXIT; {arguments['command']}" if note else arguments["command"]
+        command = Command(text, cwd=cwd, timeout_s=timeout_ms / 1000, env=env)
         heard = bytearray()
         try:
-            ended = await sandbox.exec(Command(text, cwd=cwd, timeout_s=timeout_ms / 1000, env=env), heard.extend)
+            if in_background:
+                return await self._started(context, sandbox, command, self.title(arguments))
+            ended = await sandbox.exec(command, heard.extend)
         except asyncio.CancelledError:
             context.cut_short[call_id] = truncate(heard.decode("utf-8", "replace").rstrip("\n"), keep="tail")
             raise
@@ -102,8 +111,15 @@ class Bash:
         if note and (went := await _noted_folder(sandbox, note)) and went != cwd:
             context.cwd = "" if went == context.folder else went
             told = f"{told}\n(the working directory is {went} now)"
+        told = "\n".join([told, *await bash_jobs.ended(context, sandbox)])
         facts = {"exit_code": ended.exit_code, "timed_out": ended.timed_out}
         return ToolResult(told, self.title(arguments), metadata=facts)
+
+    async def _started(self, context: ToolContext, sandbox: Sandbox, command: Command, title: str) -> ToolResult:
+        ended = await bash_jobs.ended(context, sandbox)
+        name = await bash_jobs.start(context, sandbox, command)
+        told = f"Started in the background as {name}: bash_output tells what it says, bash_stop ends it."
+        return ToolResult("\n".join([told, *ended]), title, metadata={"bash_id": name})
 
 
 def in_working_directory(tool: str, arguments: Mapping[str, Any], context: ToolContext) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from ..agents.base import Agent
 from ..permissions.guard import Guard
 from ..permissions.rules import Rule, hidden
 from .plan_file import WRITERS, plans
-from .registry import EDITORS, PATCHERS, all_tools, unused_editors
+from .registry import all_tools, names_of, unused_editors
 from .web import WEB_TOOLS
 from .websearch import WebSearch
 
@@ -33,7 +33,7 @@ def explain(
     unused = unused_editors(guard, model)
     own_file = WRITERS if plans(guard) else frozenset[str]()
     for tool in sorted([*all_tools({"somebody": ""}), *WEB_TOOLS]):
-        names = {tool, *EDITORS} if tool in PATCHERS else {tool}
+        names = names_of(tool)
         switch = next((switch for switch in agent.tools for name in sorted(names) if match(switch, name)), "")
         permission = GOVERNED_BY.get(tool, tool)
         said = {

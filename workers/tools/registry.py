@@ -12,6 +12,7 @@ from ..web.access import WebAccess
 from .apply_patch import ApplyPatch
 from .base import Tool
 from .bash import Bash
+from .bash_jobs import BashOutput, BashStop
 from .edit import Edit
 from .glob import Glob
 from .grep import Grep
@@ -29,6 +30,12 @@ from .write import Write
 # One kind of model edits with these, the other with those.
 EDITORS = frozenset({"edit", "write"})
 PATCHERS = frozenset({"apply_patch"})
+# Whoever names the key has these, too.
+COMES_WITH = {
+    BashOutput.name: frozenset({Bash.name}),
+    BashStop.name: frozenset({Bash.name}),
+    **dict.fromkeys(PATCHERS, EDITORS),
+}
 
 
 def all_tools(catalogue: Mapping[str, str] | None = None) -> dict[str, Tool]:
@@ -38,6 +45,8 @@ def all_tools(catalogue: Mapping[str, str] | None = None) -> dict[str, Tool]:
         ApplyPatch(),
         AskQuestions(),
         Bash(),
+        BashOutput(),
+        BashStop(),
         Edit(),
         Glob(),
         Grep(),
@@ -75,7 +84,7 @@ def offered(
     unused = unused_editors(guard, model)
 
     def is_offered(tool: Tool) -> bool:
-        names = {tool.name, *EDITORS} if tool.name in PATCHERS else {tool.name}
+        names = names_of(tool.name)
         switched_on = any(match(switch, name) for switch in agent.tools for name in names)
         return switched_on and (named is None or bool(names & named)) and not withheld(guard, tool.name)
 
@@ -83,6 +92,11 @@ def offered(
     every = {tool.name: tool for tool in foreign} | own
     tools = [tool for name, tool in every.items() if name not in unused and (name != "task" or catalogue)]
     return sorted(filter(is_offered, tools), key=lambda tool: tool.name)
+
+
+def names_of(tool: str) -> frozenset[str]:
+    """By which of them an agent's switches and a request's capabilities name a tool."""
+    return COMES_WITH.get(tool, frozenset[str]()) | {tool}
 
 
 def unused_editors(guard: Guard, model: str) -> frozenset[str]:

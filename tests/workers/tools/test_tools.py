@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
 
 import pytest
 
 from envelope.events import CallState
-from sandbox.base import Command
+from sandbox.base import Command, SandboxSpec
 from sandbox.errors import SandboxLost
 from workers.agents.registry import parse_agent
 from workers.llm.base import ToolCall
@@ -616,3 +617,151 @@ async def test_what_a_command_leaves_running_is_told(context):
     assert left.content.startswith("begun\n(left running, until this task ends or any command takes too long: ")
     assert "sleep 611" in left.content and "sleep 612" in left.content
     assert after.content == "next"
+
+
+async def begun(context, command: str, **arguments) -> str:
+    """The id of a command in the background."""
+    started = await one(context, "bash", command=command, run_in_background=True, **arguments)
+    assert not started.is_error and started.metadata["bash_id"] in started.content
+    return started.metadata["bash_id"]
+
+
+async def test_a_command_in_the_background_is_heard_from_where_one_last_looked(context):
+    await one(context, "bash", command="mkdir sub")
+    name = await begun(
+        context, "cd sub; echo first; touch up; until [ -e go ]; do sleep 0.01; done; printf 'ä'; exit 3"
+    )
+    await one(context, "bash", command="until [ -e sub/up ]; do sleep 0.01; done")
+
+    first = await one(context, "bash_output", bash_id=name, timeout=50)
+    nothing = await one(context, "bash_output", bash_id=name)
+    moved = await one(context, "bash", command="pwd; touch sub/go")
+    last = await one(context, "bash_output", bash_id=name, timeout=60_000)
+    again = await one(context, "bash_output", bash_id=name)
+
+    assert re.fullmatch(r"first\n\(still running, for \d+ s\)", first.content)
+    assert re.fullmatch(r"\(no new output\)\n\(still running, for \d+ s\)", nothing.content)
+    assert moved.content.splitlines()[0] == "/workspace"
+    assert re.fullmatch(r"ä\n\(ended after \d+ s, exit code 3\)", last.content)
+    assert re.fullmatch(r"\(no new output\)\n\(ended after \d+ s, exit code 3\)", again.content)
+    assert [each.metadata["exit_code"] for each in (first, last)] == [None, 3]
+
+
+async def test_the_end_of_a_command_in_the_background_is_told_once_with_the_next_call(context):
+    name = await begun(context, "until [ -e /tmp/go ]; do sleep 0.01; done; exit 4")
+    other = await begun(context, "sleep 600")
+
+    quiet = await one(context, "bash", command="touch /tmp/go; echo went on")
+    await context.commands[name].job.peek(wait_s=60)
+    told = await one(context, "bash_output", bash_id=other)
+    after = await one(context, "bash", command="echo after")
+
+    assert quiet.content.splitlines()[0] == "went on"
+    ends = [line for each in (quiet, told) for line in each.content.splitlines() if f"{name} has ended" in line]
+    assert len(ends) == 1 and "exit code 4" in ends[0] and "until [ -e /tmp/go ]" in ends[0]
+    assert after.content == "after"
+
+
+async def test_a_command_in_the_background_is_stopped_with_all_its_processes(context):
+    name = await begun(context, "echo said; setsid sleep 633 & sleep 633; echo never")
+    await one(context, "bash", command="until pgrep -fx 'sleep 633'; do sleep 0.01; done")
+
+    stopped = await one(context, "bash_stop", bash_id=name)
+    again = await one(context, "bash_stop", bash_id=name)
+    gone = await one(
+        context, "bash", command="while pgrep -fx 'sleep 633'; do sleep 0.01; done; echo gone", timeout=20_000
+    )
+
+    assert stopped.content.startswith("said\n(ended after ") and stopped.content.endswith("exit code 137)\n(stopped)")
+    assert again.content.endswith("(it had ended before)") and not again.is_error
+    assert gone.content == "gone"
+
+
+async def test_a_time_out_ends_leftovers_and_no_command_in_the_background(context):
+    name = await begun(context, "sleep 644")
+
+    late = await one(context, "bash", command="sleep 60", timeout=200)
+    looked = await one(context, "bash_output", bash_id=name)
+
+    assert "longer than 200 ms" in late.content
+    assert "still running" in looked.content
+
+
+async def test_a_look_that_is_cut_off_loses_no_output(context):
+    name = await begun(context, "echo once; until [ -e /tmp/go ]; do sleep 0.01; done")
+    waits = asyncio.Event()
+    look = call("bash_output", bash_id=name, timeout=60_000)
+    running = asyncio.create_task(run_calls([look], TOOLS, context, OPEN, lambda _: waits.set()))
+    await waits.wait()
+    await one(context, "bash", command="touch /tmp/seen")  # the sandbox has the question before it
+
+    running.cancel()
+    with pytest.raises(CutOff):
+        await running
+    await one(context, "bash", command="touch /tmp/go")
+
+    assert (await one(context, "bash_output", bash_id=name, timeout=60_000)).content.startswith("once\n(ended")
+
+
+async def test_much_output_of_a_command_in_the_background_is_cut_and_what_is_lost_is_told(context):
+    name = await begun(
+        context,
+        "seq 1 5000; touch /tmp/counted; until [ -e /tmp/go ]; do sleep 0.01; done; head -c 3000000 /dev/zero; echo",
+    )
+
+    await one(context, "bash", command="until [ -e /tmp/counted ]; do sleep 0.01; done")
+    many = await one(context, "bash_output", bash_id=name)
+    await one(context, "bash", command="touch /tmp/go")
+    flood = await one(context, "bash_output", bash_id=name, timeout=60_000)
+
+    assert many.content.startswith("(the beginning was cut; all of it is in /tmp/tool-output/c1.txt")
+    assert "\n4999\n5000\n(still running" in many.content and "\n3000\n" not in many.content
+    assert flood.content.startswith(f"({3_000_001 - (1 << 20)} bytes before this are lost")
+    assert "\n(ended after" in flood.content
+
+
+async def test_half_a_character_waits_for_its_other_half(context):
+    name = await begun(
+        context, "printf '\\303'; touch /tmp/half; until [ -e /tmp/go ]; do sleep 0.01; done; printf '\\244'"
+    )
+    await one(context, "bash", command="until [ -e /tmp/half ]; do sleep 0.01; done")
+
+    half = await one(context, "bash_output", bash_id=name)
+    await one(context, "bash", command="touch /tmp/go")
+    whole = await one(context, "bash_output", bash_id=name, timeout=60_000)
+
+    assert half.content.startswith("(no new output)") and whole.content.startswith("ä\n")
+
+
+async def test_commands_in_the_background_are_few_and_end_with_their_sandbox(context, driver, image):
+    missing = await one(context, "bash_output", bash_id="bash_00000000")
+    names = [await begun(context, "sleep 655") for _ in range(8)]
+    ninth = await one(context, "bash", command="sleep 655", run_in_background=True)
+    nowhere = await one(context, "bash", command="true", workdir="/nowhere", run_in_background=True)
+
+    async with await driver.open(SandboxSpec(image)) as sandbox:
+
+        async def opened():
+            return sandbox
+
+        context.sandbox = opened
+        gone = [await one(context, name, bash_id=names[0]) for name in ("bash_output", "bash_stop")]
+
+    assert missing.is_error and "there are none" in missing.content
+    assert ninth.is_error and "8 commands run in the background already; end one with bash_stop" in ninth.content
+    assert names[0] in ninth.content and len({*names}) == 8
+    assert nowhere.is_error and "/nowhere" in nowhere.content
+    assert all(each.is_error and "a session that goes on has a new one" in each.content for each in gone)
+
+
+async def test_a_command_in_the_background_is_judged_as_any_other(context):
+    guard = Guard(("bash:**",), parse_rules({"bash": {"*": "allow", "rm *": "deny"}}))
+    start = call("bash", command="cd src && rm -r x", run_in_background=True)
+    nobody = Guard(("bash:**",), parse_rules({"bash": "deny"}))
+    agent = parse_agent("mine", "---\ntools: [read, Bash]\n---\n")
+
+    assert (await run(context, start, guard=guard))[0].is_error and context.commands == {}
+    shell = {"bash", "bash_output", "bash_stop"}
+    assert shell <= {tool.name for tool in offered(AGENT, guard, None, {})}
+    assert not shell & {tool.name for tool in offered(AGENT, nobody, None, {})}
+    assert {tool.name for tool in offered(agent, OPEN, ["bash"], {})} == shell
