@@ -27,6 +27,7 @@ class AgentCard(Wire):
     hidden: bool = False
     auth_scope: Scope = ()  # what the agent gets when its caller names no scope
     model: str = ""  # the agent's own; empty: the worker's
+    fallback_models: tuple[str, ...] = ()  # which go on where that one fails
     # The file that it comes from: a user's by its whole path, a repository's relative to its root; empty: built-in.
     origin: str = ""
     rules: tuple[tuple[str, str, str], ...] = ()  # permission, pattern, action; the last match wins
@@ -38,6 +39,9 @@ class AgentCard(Wire):
     max_turns: int | None = None
     tools: tuple[str, ...] = ("*",)  # those that it is offered at all; wildcards
     color: str = ""  # for people's screens
+    skills: tuple[str, ...] = ()  # whose instructions it has from the start
+    in_background: bool = False  # whoever starts it does not wait
+    never_asks: bool = False  # what would be asked is denied
     engine: str = "loop"  # who leads its sessions: our loop, or a program of others (`acp`)
 
 

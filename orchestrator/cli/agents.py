@@ -133,7 +133,7 @@ def _print_agent(agent: AgentDetail) -> None:
     facts = {
         "agent": f"{agent.name}, {agent.mode}, pool {agent.pool}, from {agent.origin or 'Muster itself'}",
         "use": agent.description,
-        "model": agent.model or "the workers' own",
+        "model": ", then ".join((agent.model or "the workers' own", *agent.fallback_models)),
         **({"effort": agent.variant} if agent.variant else {}),
         "tools": ", ".join(agent.tools),
         "scope": ", ".join(agent.auth_scope) or "its caller's",

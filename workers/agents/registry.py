@@ -266,6 +266,7 @@ def card(agent: Agent) -> AgentCard:
         hidden=agent.hidden,
         auth_scope=agent.auth_scope or (),
         model=agent.model,
+        fallback_models=agent.fallback_models,
         origin=agent.origin,
         rules=tuple((rule.permission, rule.pattern, rule.action.value) for rule in (*agent.rules, *agent.fixed)),
         variant=agent.variant,
@@ -275,6 +276,9 @@ def card(agent: Agent) -> AgentCard:
         max_turns=agent.max_turns,
         tools=agent.tools,
         color=agent.color,
+        skills=agent.skills,
+        in_background=agent.in_background,
+        never_asks=agent.never_asks,
         engine=agent.engine,
     )
 

@@ -367,5 +367,6 @@ async def test_an_agent_is_told_with_every_field_of_the_catalogue(api):
     tuned = next(agent for agent in agents if agent["name"] == "tuned")
     kept_here = {"prompt", "disabled", "fixed", "returns_patch", "counts_tests", "stops_at_failure"}
     kept_here |= {"command", "env", "session_mode"}  # of a program that leads it
+    kept_here |= {"named_fields", "unheeded"}  # of its file
     assert {field.name for field in fields(Agent)} - kept_here == tuned.keys()
     assert (tuned["max_turns"], tuned["temperature"], tuned["top_p"], tuned["color"]) == (7, 0.5, 0.9, "#ff0000")
