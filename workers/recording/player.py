@@ -39,7 +39,7 @@ T = TypeVar("T")
 E = TypeVar("E", bound=Entry)
 
 # A difference is read on one screen; the rest of it mostly follows from its beginning.
-MAX_DIFF_LINES = 40
+MAX_DIFF_LINES = 100
 
 
 @dataclass
