@@ -38,7 +38,7 @@ from .tape import Foreign, Hear, Told
 T = TypeVar("T")
 E = TypeVar("E", bound=Entry)
 
-# A difference is read on one screen; the rest of it mostly follows from its beginning.
+# Enough for a whole prompt, old and new; the rest of a difference mostly follows from its beginning.
 MAX_DIFF_LINES = 100
 
 
