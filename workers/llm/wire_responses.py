@@ -32,6 +32,10 @@ CACHE_KEY_CHARS = 32
 # Codex, OpenCode and we want few words between calls. Older models and those for code have one verbosity alone.
 _TERSE = re.compile(r"gpt-5\.\d+(?!.*(codex|chat|pro))")
 _UNFINISHED = frozenset({"queued", "in_progress", "cancelled"})
+# Items that only who asks may send: answers to calls, and references to what is kept elsewhere.
+_OTHERS_WORDS = frozenset(
+    ("function_call_output", "custom_tool_call_output", "computer_call_output", "local_shell_call_output")
+).union(("apply_patch_call_output", "mcp_approval_response", "item_reference"))
 _INCOMPLETE = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
@@ -256,9 +260,9 @@ def _is_returned(item: Json) -> bool:
 
 
 def _is_of_model(item: Json) -> bool:
-    """A reply that speaks for people or tools goes back in our words."""
-    is_answer = str(item.get("type")).endswith(("_output", "_response", "_reference"))
-    return item.get("role", "assistant") == "assistant" and not is_answer
+    """A reply that speaks for people or tools of ours goes back in our words; what the provider's own tools gave is its
+    own."""
+    return item.get("role", "assistant") == "assistant" and item.get("type") not in _OTHERS_WORDS
 
 
 def _returned(item: Json) -> Json:
