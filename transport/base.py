@@ -239,7 +239,7 @@ class Transport(Protocol):
         ...
 
     async def cancel(self, task_id: str, *, by: str, reason: str) -> int:
-        """Stop a task and all its descendants; how many were still alive.
+        """Stop a task and all its descendants; how many were alive and had not been told to stop before.
 
         Queued and waiting ones end at once, running ones are told through their lease keeper; a running one that has
         not ended `Limits.expiry_grace_ms` later is ended by the queue. A large tree takes a second for 10,000 tasks.

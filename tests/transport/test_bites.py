@@ -279,6 +279,25 @@ async def test_who_cancels_hears_of_those_whom_the_end_of_their_root_has_stopped
     assert stopped == children + 1
 
 
+@pytest.mark.parametrize("bites", [0, 1, 2, 3, 8])
+async def test_who_cancels_hears_of_each_running_task_once(small_fleet, bites: int):
+    """The end of the root looks at all that still run below it, and its bites are a chore of the same name."""
+    claim, below = await running_tree(small_fleet, children=12, below_each=0)
+    assert len(await small_fleet.transport.claim("explore", "w1", slots=12, wait_s=5)) == len(below)
+    root = claim.lease.task_id
+    stopped, is_open = await cancel_and_go(small_fleet, root)
+    for _ in range(bites):
+        await first_bite(small_fleet, "chores", task=root)
+        await asyncio.sleep(0.002)  # bites are apart by a millisecond of the server's clock
+    await small_fleet.finish(claim)
+
+    while is_open:
+        _, is_open, stopped = await first_bite(small_fleet, "chores", task=root)
+
+    assert stopped == len(below) + 1
+    assert await small_fleet.transport.cancel(root, by="me", reason="once more") == 0
+
+
 async def test_a_tree_that_is_half_stopped_survives_its_server(tmp_path: Path):
     """Chores are data: what one server began, the next one has."""
     async with embedded_redis(tmp_path) as server:

@@ -65,7 +65,7 @@ def cancel(fleet: Fleet, task: Task, *, by: str, reason: str) -> int:
 
 
 def stop(fleet: Fleet, task_ids: Sequence[str], reason: str) -> int:
-    """Running ones are told, others end at once, from the leaves up; how many were alive."""
+    """Running ones are told, others end at once, from the leaves up; how many were alive and not told before."""
     alive: list[Task] = []
     below = [fleet.tasks[task_id] for task_id in task_ids]
     for task in below:
@@ -74,13 +74,14 @@ def stop(fleet: Fleet, task_ids: Sequence[str], reason: str) -> int:
             if task.state is State.WAITING:
                 task.waits_for.clear()  # the end of its children is no news to a task that ends
             below.extend(fleet.tasks[child] for child in task.children)
+    news = sum(task.cancel_reason is None for task in alive)
     for task in reversed(alive):
         if task.state is State.RUNNING:
             _ask_to_stop(fleet, task, reason)
         else:
             result = _result_of_queue(fleet, task, ErrorCode.CANCELLED, reason)
             _close(fleet, task, result, encode(result))
-    return len(alive)
+    return news
 
 
 def _ask_to_stop(fleet: Fleet, task: Task, reason: str) -> None:

@@ -1,4 +1,4 @@
--- Stop a task and all its descendants. Returns {how many were alive until now (-1: there is no such task), are there more}.
+-- Stop a task and all its descendants. Returns {how many it stopped until now (-1: there is no such task), are there more}.
 -- `by` nobody: a submission that could not be finished takes back what it had begun.
 
 local task = load_task(A.task)

@@ -242,7 +242,7 @@ local function try(what, ...)
   return nil
 end
 
--- 1 if it was alive.
+-- 1 if it was alive and had not been told to stop: who is told twice counts once.
 local function meet(id, reason, frames)
   local task = load_task(id)
   spend(LOOK)
@@ -250,6 +250,7 @@ local function meet(id, reason, frames)
   if task.state == 'closing' then frames[#frames + 1] = frame_of(task) end
   if not LIVE[task.state] then return 0 end
   spend(1)
+  local stopped = task.cancel and 0 or 1
   if task.state == 'running' then
     ask_to_stop(task, reason)
     task.told = true
@@ -261,7 +262,7 @@ local function meet(id, reason, frames)
   elseif not task.told then
     close_by_queue(task, 'cancelled', reason)
   end
-  return 1
+  return stopped
 end
 
 -- All below it have ended, or were told.
@@ -291,7 +292,7 @@ local function kept_frame(stack)
   end
 end
 
--- As far as there is time. `frames` are left over, and what is in `stack`. How many were alive.
+-- As far as there is time. `frames` are left over, and what is in `stack`. How many it stopped.
 local function walk(frames, reason, stack)
   local alive = 0
   while work_left > 0 do
@@ -335,7 +336,7 @@ local function stop_later(id, frames, reason, alive)
   keep(frames, reason, key('stack', id))
 end
 
--- Stop a task and all below it: those in line or waiting end, running ones are told. How many were alive, as far as the
+-- Stop a task and all below it: those in line or waiting end, running ones are told. How many it stopped, as far as the
 -- walk has come; what is left is a chore.
 local function stop(id, reason)
   local frames = {}
@@ -353,10 +354,14 @@ local function close_tree(task, ending)
   frame.ending = ending
   local frames = {frame}
   local alive = walk(frames, STOPPED_WITH_PARENT)
-  if #frames > 0 then return stop_later(task.id, frames, STOPPED_WITH_PARENT, alive) end
-  -- Who is stopping it already hears of these, too.
+  -- Who is stopping it already hears of these, too, and goes on hearing of those before where the chore begins anew.
   local chore = key('chore', 'stop.' .. task.id)
-  if call('HEXISTS', chore, 'open') == 1 then call('HINCRBY', chore, 'alive', alive) end
+  local is_open, before = unpack(call('HMGET', chore, 'open', 'alive'))
+  if #frames > 0 then
+    stop_later(task.id, frames, STOPPED_WITH_PARENT, alive + (is_open and 0 or tonumber(before or 0)))
+  elseif before then
+    call('HINCRBY', chore, 'alive', alive)
+  end
 end
 
 local function finish_by_queue(task, ending, text) close_tree(task, end_by_queue(task, ending, text)) end
