@@ -80,10 +80,13 @@ def estimated(messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], reply_
 
 def counted(usage: Usage, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], reply_chars: int) -> Usage:
     """The server's own count where it can be true: no call is without input, and no words are without tokens."""
-    estimate = estimated(messages, tools, reply_chars)
-    if not usage.total_tokens or max(usage.model_dump().values()) > MAX_CALL_TOKENS:
-        return estimate
     says_input, says_output = usage.input_tokens > 0, usage.output_tokens > 0 or not reply_chars
+    can_be_true = usage.total_tokens > 0 and max(count for _, count in usage) <= MAX_CALL_TOKENS
+    if can_be_true and says_input and says_output:
+        return usage
+    estimate = estimated(messages, tools, reply_chars)
+    if not can_be_true:
+        return estimate
     unsaid = ({} if says_input else {"input_tokens": estimate.input_tokens}) | (
         {} if says_output else {"output_tokens": estimate.output_tokens}
     )

@@ -165,9 +165,11 @@ class OpenAiReader:
 
     def _ended(self, reason: str) -> Iterator[ModelEvent]:
         self._reason = REASONS.get(reason.lower(), "")
+        if self._reason:
+            return
         if is_overflow(reason):
             yield Failed(Failure.OVERFLOW, "the model's window was full before its reply was whole")
-        elif not self._reason:
+        else:
             yield interrupted(reason)
 
     def _failed(self, error: object) -> Iterator[ModelEvent]:
