@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import sys
 import tomllib
@@ -30,6 +31,8 @@ from .submit import DRIVERS
 OLDEST_PYTHON = (3, 11)
 # A program that tells its version, an engine that answers: both take milliseconds where they work at all.
 COMMAND_TIMEOUT_S = 10.0
+# From here on Docker's own profile refuses sockets of the kernel's crypto API, and 32-bit programs run.
+SAFE_ENGINE = (29, 4, 3)
 DEFAULT_IMAGE = "muster-sandbox:latest"
 
 
@@ -124,7 +127,20 @@ async def _docker(_: Settings) -> Check:
         return Check("Docker", Health.FAILS, "there is no docker program", "install Docker, for instance docker.io")
     if code:
         return Check("Docker", Health.FAILS, said, "start the Docker engine, and let this user use its socket")
+    if () < engine_version(said) < SAFE_ENGINE:
+        wanted = ".".join(map(str, SAFE_ENGINE))
+        mend = f"update it to {wanted} for your other containers; sandboxes have Muster's own filter as well"
+        return Check("Docker", Health.NOTE, f"engine {said} lets containers open AF_ALG sockets (CVE-2026-31431)", mend)
     return works("Docker", f"engine {said}")
+
+
+def engine_version(said: str) -> tuple[int, ...]:
+    """
+    >>> engine_version("20.10.24+dfsg1 (linux/amd64)"), engine_version("29.4.3-rc.1"), engine_version("dev")
+    ((20, 10, 24), (29, 4, 3), ())
+    """
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)", said)
+    return tuple(map(int, found.groups())) if found else ()
 
 
 async def _image(settings: Settings) -> Check:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
 
 import pytest
 import redis
@@ -230,6 +232,17 @@ def test_doctor_asks_for_the_driver_that_the_workers_have(desk):
     assert checks["sandboxes"]["mend"].startswith(
         "correct or unset MUSTER_SANDBOX_DRIVER, or `sandbox_driver` below [w"
     )
+
+
+@pytest.mark.docker
+def test_doctor_warns_of_an_engine_whose_own_filter_is_too_old(desk):
+    version = subprocess.check_output(["docker", "version", "--format", "{{.Server.Version}}"], text=True)
+    done = desk.muster("doctor", "--json")
+    (check,) = [check for check in map(json.loads, done.stdout.splitlines()) if check["part"] == "Docker"]
+
+    is_old = tuple(map(int, re.findall(r"\d+", version)[:3])) < (29, 4, 3)
+    assert check["health"] == ("note" if is_old else "works")
+    assert ("CVE-2026-31431" in check["found"]) is is_old
 
 
 @pytest.mark.redis

@@ -105,7 +105,15 @@ PROBES = {
     "server's limits": lambda: system(302, 261, 1, 7, SMALL, 0),
     "raw socket": lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1),
     "packet socket": lambda: socket.socket(17, socket.SOCK_RAW, 3),
-    "virtual machines' socket": lambda: socket.socket(40, socket.SOCK_STREAM),
+    **{f"socket of family {family}": (lambda of=(family, kind): socket.socket(*of)) for family, kind in (
+        (15, socket.SOCK_RAW),  # AF_KEY
+        (21, socket.SOCK_SEQPACKET),  # AF_RDS
+        (30, socket.SOCK_SEQPACKET),  # AF_TIPC
+        (38, socket.SOCK_SEQPACKET),  # AF_ALG
+        (40, socket.SOCK_STREAM),  # AF_VSOCK
+    )},
+    "pair of sockets of TIPC": lambda: system(53, 199, 30, socket.SOCK_SEQPACKET, 0, SMALL),
+    "clone3 with a namespace": lambda: system(435, 435, b"\0\0\0\x10".ljust(64, b"\0"), 64),
     "keyring": lambda: system(248, 217, b"user", b"mine", b"x", 1, -3),
     "keyctl": lambda: system(250, 219, 0, -3, 0),
     "io_uring": lambda: system(425, 425, 8, SMALL),
