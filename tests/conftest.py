@@ -88,6 +88,17 @@ def debian_program() -> Callable[[str], str]:
 
 
 @pytest.fixture(scope="session")
+def npm_package() -> Callable[[str], Path]:
+    """`npm_package("axe-core")`: the folder of a package that requirements/node locks."""
+
+    def find(name: str) -> Path:
+        folder = Path(__file__).parent.parent / ".node/node_modules" / name
+        return folder if folder.is_dir() else cannot_run("tools", f"no {name} (scripts/test-tools.sh installs it)")
+
+    return find
+
+
+@pytest.fixture(scope="session")
 def engine_holds() -> Callable[[str, str], list[str]]:
     """`engine_holds("containers", "muster.owner=me")`, or `"volumes"`: what the engine has with this label.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -13,12 +14,16 @@ from ..tools.base import Tool, ToolResult
 from ..tools.errors import ToolError
 from ..tools.paths import absolute
 from .calls import Calls, RefusedByPerson
+from .meter import Meter
 from .terminals import MAX_OUTPUT_BYTES, Terminal, Terminals
 from .told import Told
-from .tools import ReadText, RunCommand, WriteText, command_line, permission
+from .tools import Permission, ReadText, RunCommand, WriteText, command_line, permission
 
 # What a program may be told of all that it was refused in one turn: it has a model's window to think in.
 MAX_REASONS_CHARS = 8_000
+# A change of a whole repository; each is a permission to be judged, and people read none of more.
+MAX_PATHS = 1_000
+NOT_WAITED_FOR = "the turn had ended before there was an answer"
 NOT_DONE = -32001  # of the range that JSON-RPC leaves to its users
 ALLOWS, REJECTS = ("allow_once", "allow_always"), ("reject_once", "reject_always")
 
@@ -26,22 +31,22 @@ T = TypeVar("T")
 
 
 class EngineClient:
-    """`explain` takes a call that was refused, and why. `on_refusal` hears a person's plain no, `on_failure` what ends
-    the attempt; the library would hand both on."""
+    """`on_refusal` hears a person's plain no, `on_failure` what ends the attempt; the library would hand both on."""
 
     def __init__(
         self,
         calls: Calls,
         terminals: Terminals,
         told: Told,
+        meter: Meter,
         folder: str,
-        explain: Callable[[str, str], None],
         on_refusal: Callable[[RefusedByPerson], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._calls, self._terminals, self._told, self._folder = calls, terminals, told, folder
-        self._explain, self._on_refusal, self._on_failure = explain, on_refusal, on_failure
+        self._calls, self._terminals, self._told, self._meter = calls, terminals, told, meter
+        self._folder, self._on_refusal, self._on_failure = folder, on_refusal, on_failure
         self.session_id = ""  # updates of any other are not looked at
+        self._asking: dict[asyncio.Future[ToolResult], Permission] = {}
         self._refused: list[str] = []
         self._progress = 0  # of the program, when it was last refused something
 
@@ -49,11 +54,20 @@ class EngineClient:
         """What the program was refused since this was asked, and why, if that was the end of its turn; else empty.
 
         The protocol has no place for a reason in its no, and some programs stop there: their model has heard nothing.
-        One that said or began anything since has gone on without.
+        One that has said anything since, or has asked its model about what became of its calls, has gone on without.
+        What it still asks for at the end of its turn is not wanted any more, and nobody is asked for it.
         """
-        stopped = was_cancelled or self._told.progress == self._progress
+        stopped = was_cancelled or bool(self._asking) or self._gone == self._progress
+        for asking, wanted in self._asking.items():
+            asking.cancel()
+            self._refused.append(f"- {wanted.name} ({wanted.about}): {NOT_WAITED_FOR}")
         refused, self._refused = self._refused, []
         return "\n".join(dict.fromkeys(refused))[:MAX_REASONS_CHARS] if stopped else ""
+
+    @property
+    def _gone(self) -> int:
+        """How far its work has come."""
+        return self._told.spoken + self._meter.results_read
 
     async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
         if session_id == self.session_id:
@@ -68,18 +82,31 @@ class EngineClient:
     ) -> schema.RequestPermissionResponse:
         """Of what the program offers, the answer that holds for the shortest: the next time it asks again, and the
         rules decide then."""
+        paths = [*(place.path for place in tool_call.locations or ()), *(diff.path for diff in _diffs(tool_call))]
+        if len(paths) > MAX_PATHS:
+            raise RequestError.invalid_params({"details": f"more than {MAX_PATHS} paths in one question"})
         wanted = permission(
             tool_call.kind or "other",
             tool_call.title or "",
             tool_call.raw_input,
-            [*(place.path for place in tool_call.locations or ()), *(diff.path for diff in _diffs(tool_call))],
+            paths,
             "\n".join(f"{diff.path}:\n{diff.new_text}" for diff in _diffs(tool_call)),
         )
-        result = await self._answer(self._calls.ask(wanted, wanted.given))
+        asking = asyncio.ensure_future(self._answer(self._calls.ask(wanted, wanted.given)))
+        self._asking[asking] = wanted
+        try:
+            await asyncio.wait([asking])
+        finally:
+            del self._asking[asking]
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)  # it takes back what it has asked people
+        if asking.cancelled():
+            return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
+        result = asking.result()
         if result.is_error:
-            self._explain(tool_call.tool_call_id, result.content[:MAX_REASONS_CHARS])
+            self._meter.explain(tool_call.tool_call_id, result.content[:MAX_REASONS_CHARS])
             self._refused.append(f"- {wanted.name} ({wanted.about}): {result.content}")
-            self._progress = self._told.progress
+            self._progress = self._gone
         kinds = REJECTS if result.is_error else ALLOWS
         chosen = next((option for kind in kinds for option in options if option.kind == kind), None)
         if chosen is None:

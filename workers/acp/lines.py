@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from sandbox.base import MIB, Service
@@ -17,8 +18,16 @@ MAX_LINE_BYTES = 16 * MIB
 MAX_SAID_BYTES = 1024 * MIB
 # Lines that are no message: banners and warnings of its libraries. More of them, and it speaks something else.
 MAX_ODD_LINES = 200
+# Values in one message, and how deep they lie in each other. The largest that is known, a list of all models, has some
+# thousands; half a million of them hold this process, and all of its tasks, for seconds.
+MAX_VALUES = 50_000
+MAX_DEPTH = 100
 # Requests of the program that have no answer yet.
 MAX_OPEN_REQUESTS = 64
+
+MARKS = (b",", b"[", b"{")
+HALF_A_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
+UNREADABLE = {"code": -32603, "message": "an error that is none of the protocol's"}
 
 Json = dict[str, Any]
 
@@ -99,6 +108,9 @@ class Lines:
         for line in lines:
             if not line.strip():
                 continue
+            if not _is_light(line):
+                self.fault = f"it floods: a message has more than {MAX_VALUES} values"
+                return
             message = _parsed(line)
             if message is not None and ("id" in message or self._is_usable(message)):
                 self._ready.append(message)
@@ -118,17 +130,54 @@ class Lines:
             self._fewer.notify()
 
 
+def _is_light(line: bytes) -> bool:
+    """Before anything is made of it: each value but the first stands behind one of these marks, outside of strings."""
+    if sum(map(line.count, MARKS)) <= MAX_VALUES:
+        return True
+    bare = line.replace(rb"\\", b"").replace(rb"\"", b"")
+    if bare.count(b'"') > 4 * MAX_VALUES:  # a name and a value, with two each
+        return False
+    return sum(map(b"".join(bare.split(b'"')[::2]).count, MARKS)) <= MAX_VALUES
+
+
 def _parsed(line: bytes) -> Json | None:
     try:
         found: object = json.loads(line)
+        if HALF_A_CHARACTER.search(line):  # JavaScript cuts texts in the middle of one; nothing of ours can hold it
+            found = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict):
         return None
     message = cast(Json, found)
-    has_name = isinstance(message.get("method"), str)
-    is_answer = "method" not in message and type(message.get("id")) is int
-    return message if (has_name and _is_id(message)) or is_answer else None
+    if _is_deep(message):
+        return None
+    if isinstance(message.get("method"), str):
+        return message if _is_id(message) else None
+    if "method" in message or type(message.get("id")) is not int:
+        return None
+    return message if _is_error(message.get("error")) else message | {"error": UNREADABLE}
+
+
+def _is_deep(message: object) -> bool:
+    layer: list[object] = [message]
+    for _ in range(MAX_DEPTH):
+        layer = [inner for each in layer for inner in _held(each) if type(inner) in (dict, list)]
+        if not layer:
+            return False
+    return True
+
+
+def _held(value: object) -> Iterable[object]:
+    return cast(Json, value).values() if isinstance(value, dict) else cast(list[object], value)
+
+
+def _is_error(error: object) -> bool:
+    """None, or in the protocol's form: of any other the library makes an end without a word."""
+    if error is None:
+        return True
+    told = cast(Json, error) if isinstance(error, dict) else Json()
+    return type(told.get("code")) is int and isinstance(told.get("message"), str)
 
 
 def _is_id(message: Json) -> bool:

@@ -18,6 +18,7 @@ from ..delivery.holding import Holding
 from ..errors import WorkerError
 from ..llm.base import ChatMessage, Completed, Failed, Failure, ToolSpec
 from .keeper import Keeper
+from .told import MAX_ID_CHARS
 
 Answer = Completed | Failed | Stop
 OVER = Failed(Failure.UNAVAILABLE, "nobody waits for this reply any more")
@@ -40,6 +41,7 @@ class Meter:
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.failed: Failed | None = None
+        self.results_read = 0  # calls of the model that were about what became of the program's calls
         self._keeper, self._loop, self._holding = keeper, loop, holding
         self._on_stop, self._on_failure = on_stop, on_failure
         self._turn = asyncio.Lock()  # of whose call it is; given back when the call is over
@@ -69,10 +71,12 @@ class Meter:
     def explain(self, call_id: str, reason: str) -> None:
         """Why the program may not do what its model has called for: its protocol has no place for more than a no, and
         so the model reads it in the call's result, now and in each later request."""
-        self._reasons[call_id] = reason
+        if len(call_id) <= MAX_ID_CHARS:  # those of models are short
+            self._reasons[call_id] = reason
 
     async def call(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Answer:
         """Who is cancelled before its turn has asked nothing; later it has, but waits for no money any more."""
+        self.results_read += any(message.role == "tool" for message in messages)
         await self._turn.acquire()
         is_wanted = True
         call = self._under_way = asyncio.create_task(

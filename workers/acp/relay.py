@@ -36,6 +36,8 @@ SIGN_OF_LIFE = ": the model is at work\n\n"
 MAX_LINE_BYTES = 50 * MIB  # the largest body, escaped as badly as can be
 # At once: the bridge lets no more through, but a program that has its user can speak in its place.
 MAX_REQUESTS = 16
+# In a task: as many calls as it may make. What is answered without a model costs no money, but this process's time.
+MAX_ASKED = 10_000
 PIECE_CHARS = 64 * 1024
 EVENTS, JSON = "text/event-stream", "application/json"
 NO_MORE = 402  # no client tries again after this one
@@ -52,6 +54,7 @@ class Relay:
         """Each request beside the others, until the bridge ends or says what no bridge would. A request whose client
         has left is dropped, and its model call with it if that has not begun."""
         serving: dict[int, asyncio.Task[None]] = {}
+        asked = 0
         try:
             async for message in lines:
                 number = message.get("id")
@@ -61,7 +64,9 @@ class Relay:
                     if number in serving:
                         serving[number].cancel()
                     continue
-                if number in serving or len(serving) >= MAX_REQUESTS or not _is_request(message):
+                asked += 1
+                is_too_much = number in serving or len(serving) >= MAX_REQUESTS or asked > MAX_ASKED
+                if is_too_much or not _is_request(message):
                     return
                 serving[number] = asyncio.create_task(self._answer(number, message))
                 serving[number].add_done_callback(lambda task, number=number: self._done(serving, number, task))

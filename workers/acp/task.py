@@ -122,9 +122,7 @@ class EngineTasks:
             stack.callback(told.end)
             calls = Calls(loop, attempt.guard, holding, keeper, told)
             client_of, conversation_of = _protocol()
-            client: EngineClient = client_of(
-                *(calls, terminals, told, folder), meter.explain, ending.refuse, ending.fail
-            )
+            client: EngineClient = client_of(*(calls, terminals, told, meter), folder, ending.refuse, ending.fail)
             conversation = conversation_of(
                 *(sandbox, program, client, told, meter, ending),
                 lambda: meter.is_busy or told.under_way > 0 or holding.waits or terminals.is_at_work,

@@ -57,18 +57,14 @@ class Told:
         self._calls: dict[str, ToolCallChanged] = {}
         self._open: dict[str, None] = {}  # calls under way
         self._free: dict[str, None] = {}  # those of them that no request is a part of, oldest first
-        self._chars = self._updates = self._spoken = 0
+        self.spoken = 0  # characters that it has said to people
+        self._chars = self._updates = 0
         self._said: list[str] = []
 
     @property
     def text(self) -> str:
         """What the program has said since its latest tool call."""
         return "".join(self._said)
-
-    @property
-    def progress(self) -> int:
-        """More with each word that it says to people, and with each call that it begins."""
-        return self._spoken + len(self._calls)
 
     @property
     def under_way(self) -> int:
@@ -97,7 +93,7 @@ class Told:
             case "agent_message_chunk":
                 if text := self._within_bounds(update.content):
                     self._said.append(text)
-                    self._spoken += len(text)
+                    self.spoken += len(text)
                     self._emit(TextDelta(text=text))
             case "agent_thought_chunk":
                 if text := self._within_bounds(update.content):

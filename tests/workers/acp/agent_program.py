@@ -93,9 +93,12 @@ class Stopped(Exception):
     pass
 
 
-def edits_or_stops(path, text):
-    """As some programs do: who is refused says no other word in this turn."""
+def edits_or_stops(path, text, beside=""):
+    """As some programs do: who is refused says no other word in this turn. What its model called for beside the edit
+    is done all the same."""
     if edits(path, text) != "edited":
+        if beside:
+            tell("tool_call", toolCallId="beside", title=beside, kind="execute", status="completed")
         raise Stopped
     return "edited"
 
@@ -282,10 +285,73 @@ def noise():
     say({"method": "session/update", "params": {"sessionId": "other", "update": lie}})
 
 
+def raw(line):
+    """Whatever it is."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def deep(levels):
+    """A call whose input is nested so deep; as text, for this program cannot write it either."""
+    call = '{"sessionUpdate": "tool_call", "toolCallId": "deep", "title": "Deep", "kind": "execute", "rawInput": %s}'
+    nested = '{"a":' * levels + "1" + "}" * levels
+    raw('{"method": "session/update", "params": {"sessionId": "s1", "update": %s}}' % (call % nested))
+
+
+def many(count):
+    tell("plan", entries=[0] * count)
+    hang()
+
+
+def split(text):
+    """In the middle of a character, as JavaScript cuts it."""
+    half = json.loads('"\\ud83d"')
+    tell("agent_message_chunk", content=words(text + half))
+    told = {"title": f"Cut {half}", "kind": "execute", "rawInput": {"command": half}}
+    tell("tool_call", toolCallId=f"cut{half}", status="completed", **told)
+
+
+def opens(command, *env):
+    """A terminal: what is wrong with it, if it could not be."""
+    opened = ask("terminal/create", command=command, env=[{"name": name, "value": "1"} for name in env])
+    return opened if isinstance(opened, str) else "opened"
+
+
+def asks_about(count):
+    """So many files in one question."""
+    call = {"toolCallId": "all", "kind": "edit", "locations": [{"path": f"/workspace/src/{n}"} for n in range(count)]}
+    return ask("session/request_permission", toolCall=call, options=[])
+
+
+def asks_and_ends(path):
+    """It does not wait for the answer."""
+    call = {"toolCallId": "edit1", "title": f"Edit {path}", "kind": "edit", "locations": [{"path": path}]}
+    params = {"sessionId": SESSION, "toolCall": call, "options": []}
+    say({"id": next(numbers), "method": "session/request_permission", "params": params})
+    raise Stopped
+
+
+def answers_badly():
+    """To the prompt, which is what it was asked last."""
+    say({"id": asked_last, "error": "no object"})
+    hang()
+
+
+def answers_before():
+    """And once more at its end."""
+    say({"id": asked_last, "result": {"stopReason": "end_turn"}})
+    say({"id": asked_last + 1, "result": {"stopReason": "end_turn"}})
+    say({"id": "1", "result": {}})
+    say({"id": asked_last + 2, "method": "session/none", "params": {}})
+
+
 FILES = (edits, edits_or_stops, permission, read, write)
 COMMANDS = (run, kill, runs_until_killed, env, pause, begins, ends, within, recalls, terminals)
 TROUBLE = (die, asks_and_dies, pays_and_dies, hang, stays, garbage, flood, long_line, noise, speaks_for_the_relay)
-STEPS = {each.__name__: each for each in (openai, anthropic, aside, gives_up, plan, *FILES, *COMMANDS, *TROUBLE)}
+HOSTILE = (raw, deep, many, split, opens, asks_about, asks_and_ends, answers_badly, answers_before)
+STEPS = {
+    each.__name__: each for each in (openai, anthropic, aside, gives_up, plan, *FILES, *COMMANDS, *TROUBLE, *HOSTILE)
+}
 STEPS["get"] = STEPS["post"] = http
 STEPS["stream"] = lambda text: openai(text, stream=True)
 
@@ -331,4 +397,5 @@ def answered(message):
 for line in sys.stdin:
     message = json.loads(line)
     if "id" in message and "method" in message:
+        asked_last = message["id"]
         say({"id": message["id"], "result": answered(message)})

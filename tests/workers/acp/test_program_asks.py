@@ -138,11 +138,11 @@ async def test_a_plain_no_ends_the_task_and_a_word_with_it_does_not(start_agents
         assert result.patch is None
 
 
-@pytest.mark.parametrize("stop", ["end_turn", "cancelled"])
-async def test_a_program_that_stops_at_a_no_is_told_why_and_goes_on(start_agents, led, agent_file, steps, stop):
+@pytest.mark.parametrize(("stop", "beside"), [("end_turn", ""), ("end_turn", "Run the tests"), ("cancelled", "")])
+async def test_a_program_that_stops_at_a_no_is_told_why_and_goes_on(start_agents, led, agent_file, steps, stop, beside):
     rules = f"permission: {{edit: deny}}\nenv: {{STOP_AT_NO: {stop}}}\n"
     hands, _ = await start_agents("rules: []", agents={"foreign": agent_file(rules)})
-    request = led(hands, steps(("edits_or_stops", GREET, "X = 3\n")))
+    request = led(hands, steps(("edits_or_stops", GREET, "X = 3\n", beside)))
 
     result = await hands.result(request)
 
