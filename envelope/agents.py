@@ -43,6 +43,7 @@ class AgentCard(Wire):
     in_background: bool = False  # whoever starts it does not wait
     never_asks: bool = False  # what would be asked is denied
     engine: str = "loop"  # who leads its sessions: our loop, or a program of others (`acp`)
+    digest: str = ""  # of all that its file says of its work, the prompt included
 
 
 class ProjectCards(Wire):

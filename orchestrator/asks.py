@@ -101,7 +101,7 @@ async def find_ask(transport: Transport, words: str, texts: AskTexts | None = No
     """
     one, first = await _named(transport, words, texts)
     if first is not None:
-        raise answered(first)
+        raise answered(one.task.task_id, first)
     return one
 
 
@@ -146,8 +146,8 @@ async def _latest_traces(transport: Transport, tenant: str | None) -> list[str]:
     return [*(root.trace_id for root in live), *ended[:MAX_ENDED]]
 
 
-def answered(first: Answer) -> Answered:
-    return Answered(first.by, first.at_ms, read_reply(first.text))
+def answered(task_id: str, first: Answer) -> Answered:
+    return Answered(task_id, first.by, first.at_ms, read_reply(first.text))
 
 
 async def _answers(transport: Transport, task: TaskRecord) -> Mapping[str, Answer]:
@@ -157,8 +157,13 @@ async def _answers(transport: Transport, task: TaskRecord) -> Mapping[str, Answe
         return {}
 
 
-def reply_to(ask: AskOpened, choice: str, *, message: str = "", says: Sequence[str] = ()) -> Reply:
-    """What a person means by a word and, to questions, by what they say. `BadInput` for what is no answer to this."""
+def reply_to(
+    ask: AskOpened, choice: str, *, message: str = "", says: Sequence[str] = (), task_id: str = "TASK"
+) -> Reply:
+    """What a person means by a word and, to questions, by what they say. `BadInput` for what is no answer to this.
+
+    `task_id`: of the task that asks, for who may say a message with a yes.
+    """
     if choice and choice.lower() not in WORDS:
         raise BadInput(f"{choice!r} is no answer", hint="answer once, always or reject; a question with --say TEXT")
     meant = WORDS[choice.lower()] if choice else "once"
@@ -167,7 +172,9 @@ def reply_to(ask: AskOpened, choice: str, *, message: str = "", says: Sequence[s
     if not choice or says:
         raise BadInput("this asks for a permission", hint="answer once, always or reject, and why with --message TEXT")
     if message and meant != "reject":
-        raise BadInput("a message goes with a refusal", hint="say more to the agent with: muster task prompt")
+        raise BadInput(
+            "a message goes with a refusal", hint=f'say more to the agent with: muster task prompt {task_id} "…"'
+        )
     if meant == "always" and not ask.always:
         raise BadInput("this cannot be allowed for good", hint="answer once")
     return Reply(choice=meant, message=message, rules=ask.always if meant == "always" else ())
@@ -205,7 +212,7 @@ async def give(transport: Transport, one: OpenAsk, reply: Reply, *, by: str) -> 
     """
     standing = await transport.answer(one.task.task_id, one.ask.ask_id, reply.text(), by=by)
     if (standing.text, standing.by) != (reply.text(), by):
-        raise answered(standing)
+        raise answered(one.task.task_id, standing)
     others = [other for other in await open_asks(transport, trace_id=one.task.trace_id) if other != one]
     for other, answer in _settled_with(one, reply, others):
         with suppress(NotFound):  # its task has ended meanwhile

@@ -49,10 +49,12 @@ class UnderWay(BadInput): ...
 class Answered(BadInput):
     """`reply`: what was said, `by` whom and when; nobody else's words count any more."""
 
-    def __init__(self, by: str, at_ms: int, reply: Reply) -> None:
+    def __init__(self, task_id: str, by: str, at_ms: int, reply: Reply) -> None:
         said = reply.in_words()
         who = "nobody answered this in time" if by == TIMEOUT else f"{by} has answered this already"
-        super().__init__(f"{who}: {said}", hint="that stands; say more to the agent with: muster task prompt")
+        super().__init__(
+            f"{who}: {said}", hint=f'that stands; say more to the agent with: muster task prompt {task_id} "…"'
+        )
         self.by, self.at_ms, self.reply = by, at_ms, reply
 
 

@@ -62,6 +62,6 @@ async def answer_ask(ask_id: str, answer: NewAnswer, caller: Approver) -> Standi
 
 
 async def give_answer(muster: Muster, one: OpenAsk, answer: NewAnswer, *, by: str) -> Standing:
-    reply = reply_to(one.ask, answer.choice, message=answer.message, says=answer.says)
+    reply = reply_to(one.ask, answer.choice, message=answer.message, says=answer.says, task_id=one.task.task_id)
     standing = await muster.reply(one, reply, by=by)
     return Standing(by=standing.by, at_ms=standing.at_ms)

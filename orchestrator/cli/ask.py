@@ -90,7 +90,7 @@ async def _show(words: str, as_json: bool) -> None:
 async def _answer(words: str, choice: str, message: str, says: list[str]) -> None:
     settings = load_settings()
     one = await looked_up(settings, lambda muster: ask_to_answer(muster.transport, words))
-    reply = reply_to(one.ask, choice, message=message, says=says)
+    reply = reply_to(one.ask, choice, message=message, says=says, task_id=one.task.task_id)
     async with open_fleet(settings) as muster:
         await muster.reply(one, reply, by=person())
     note(f"its task goes on; see it with: muster task watch {one.task.task_id}")

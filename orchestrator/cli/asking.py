@@ -80,7 +80,7 @@ async def _reply(one: OpenAsk) -> Reply:
             words = "yes/no" if one.ask.questions else "once/always/reject" if one.ask.always else "once/reject"
             choice, _, message = (await _line(f"{words}, or `reject` and why? ")).strip().partition(" ")
             if choice:
-                return reply_to(one.ask, choice, message=message.strip())
+                return reply_to(one.ask, choice, message=message.strip(), task_id=one.task.task_id)
         except BadInput as e:
             warn(e.message, e.hint)
 

@@ -91,7 +91,12 @@ def summary_of_run(
         *_spent(view, result, cap_microusd),
         *([("branch", branch)] if branch else []),
     ]
-    return _summary(result, proof_text(verified=verified, reason=reason if verified else ""), lines, repository)
+    told = _summary(result, proof_text(verified=verified, reason=reason if verified else ""), lines, repository)
+    if result.status is not State.CANCELLED or (result.errors and result.errors[0].hint):
+        return told
+    return replace(
+        told, hint=f'once its agent has begun, its session goes on with: muster task prompt {result.task_id} "…"'
+    )
 
 
 def summary_of_batch(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, Unpack
 
+from envelope.agents import AgentCard, WorkerCard
 from envelope.errors import require_room
 from envelope.ids import BlobRef
 from envelope.messages import TaskRequest
@@ -69,10 +70,12 @@ class Evals:
         workers = await self.muster.workers()
         if recorded is None:
             require_prices(plan.variants, workers, least_cap_microusd=min(plan.sample_caps(self.muster.settings)))
+        cards = {name: agent_named(name, workers) for name in {one.agent for one in plan.variants}}
         return eval_request(
             plan.spec,
             await packed_cases(plan, self.muster),
-            {name: step_of(agent_named(name, workers)) for name in {one.agent for one in plan.variants}},
+            {name: step_of(card) for name, card in cards.items()},
+            made_of={name: (card.digest, card.model or _default_model(card, workers)) for name, card in cards.items()},
             settings=self.muster.settings,
             record=fields.get("record", False),
             cassettes=await self._cassettes(plan, recorded) if recorded else None,
@@ -121,6 +124,10 @@ class Evals:
                 raise BadInput(f"the sample {sample.key} was not recorded: {file}: {e.strerror}", hint=hint) from e
             found[sample.key] = await self.muster.transport.blobs.put(content)
         return found
+
+
+def _default_model(card: AgentCard, workers: Sequence[WorkerCard]) -> str:
+    return next((each.model for each in workers if each.pool == card.pool and each.model), "")
 
 
 def _cassette_in(folder: Path, key: str) -> Path:

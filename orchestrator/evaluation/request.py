@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from pydantic import Field
+
 from envelope.budget import Budget
 from envelope.ids import BlobRef, content_key
 from envelope.messages import TaskRequest
@@ -25,12 +27,14 @@ class CaseInput(Wire):
 
 
 class EvalParams(Wire):
-    """`input.params` of a suite's driver. `agents`: who its variants name, as workers offer them. `cassettes`: by a
-    sample's key, what its model said once and says again."""
+    """`input.params` of a suite's driver. `agents`: who its variants name, as workers offer them, and `made_of`: each
+    one's digest, and the model that answers where neither it nor its variant names one. `cassettes`: by a sample's key,
+    what its model said once and says again."""
 
     spec: SuiteSpec
     cases: dict[str, CaseInput]
     agents: dict[str, GoalStep]
+    made_of: dict[str, tuple[str, str]] = Field(default_factory=dict[str, tuple[str, str]])
     sample_deadline_ms: int
     record: bool = False
     cassettes: dict[str, BlobRef] | None = None
@@ -41,6 +45,7 @@ def eval_request(
     cases: Mapping[str, CaseInput],
     agents: Mapping[str, GoalStep],
     *,
+    made_of: Mapping[str, tuple[str, str]] | None = None,
     settings: Settings,
     record: bool = False,
     cassettes: Mapping[str, BlobRef] | None = None,
@@ -54,6 +59,7 @@ def eval_request(
         spec=spec,
         cases=dict(cases),
         agents=dict(agents),
+        made_of=dict(made_of or {}),
         sample_deadline_ms=deadline_s * 1000 if deadline_s else settings.deadline_ms,
         record=record,
         cassettes=None if cassettes is None else dict(cassettes),

@@ -42,8 +42,8 @@ def hidden_of(params: EvalParams, sample: Sample) -> str:
 
 
 def sample_work(request: TaskRequest, params: EvalParams, sample: Sample, *, cap_microusd: int | None) -> Work:
-    """Found again by what it is: the case at its commit, the variant, the number of the try, and its limits. Its
-    deadline is its own, whatever is left of the suite's."""
+    """Found again by what it is: the case at its commit, the variant with its agent and model, the number of the try,
+    and its limits. Its deadline is its own, whatever is left of the suite's."""
     spec, case, given = params.spec, sample.case, params.cases[sample.case.name]
     gate = case.gate or spec.gate
     assert gate is not None  # the form has seen to it
@@ -64,7 +64,9 @@ def sample_work(request: TaskRequest, params: EvalParams, sample: Sample, *, cap
     hidden = hidden_of(params, sample)
     what = {**told, "hidden": hidden}  # a bundle's bytes may differ for the same commit
     limits = (str(cap_microusd), str(deadline_ms))
-    key = content_key("sample", prompt, repr(what), repr(setup), given.base, sample.variant.model, *limits, sample.key)
+    digest, model = params.made_of.get(sample.variant.agent, ("", ""))
+    who = (digest, sample.variant.model or model)
+    key = content_key("sample", prompt, repr(what), repr(setup), given.base, *who, *limits, sample.key)
     child = task_request(
         agent=RUN,
         pool=DRIVERS,

@@ -27,7 +27,8 @@ async def plan_again(transport: Transport, task: TaskRecord, reason: str, *, by:
     if is_fixed or params.plan not in (PlanMode.LAYERED, PlanMode.ON_DEMAND):
         raise BadInput(
             f"the goal {goal.task_id} has no plan that could be made again",
-            hint="start it with --plan layered or on-demand; say something to its agent with: muster task prompt",
+            hint="start it with --plan layered or on-demand; say something to its agent with:"
+            f' muster task prompt {goal.task_id} "…"',
         )
     steps = [one for one in await transport.tasks(trace_id=goal.trace_id, limit=MAX_CHILDREN) if _is_step(one, params)]
     stopped = [one for one in steps if one.parent_task_id == goal.task_id and one.state not in TERMINAL]

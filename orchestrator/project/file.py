@@ -26,6 +26,7 @@ from ..units import parse_duration_s
 from .gate_rules import parsed_rules
 from .text import NAME
 
+OF_AGENTS = "rules stand in agent files (.muster/agents), or in your own settings under [workers.permission]"
 MAX_FILE_BYTES = 64 * 1024  # a hundred times what `muster init` writes
 
 
@@ -104,7 +105,8 @@ def parsed(content: bytes, name: str) -> ProjectFile:
         fault = e.errors(include_url=False, include_input=False)[0]
         key = ".".join(map(str, fault["loc"]))
         if fault["type"] == "extra_forbidden":
-            raise BadInput(f"{name} has an unknown key {key!r}", hint=near_miss(key, ProjectFile.model_fields)) from e
+            hint = OF_AGENTS if key == "permission" else near_miss(key, ProjectFile.model_fields)
+            raise BadInput(f"{name} has an unknown key {key!r}", hint=hint) from e
         said = fault["msg"].removeprefix("Value error, ")
         raise BadInput(f"{name}: {key}: {said}", hint="see one that works: muster init --print") from e
 

@@ -82,7 +82,8 @@ class Session:
 
     @property
     def warnings(self) -> tuple[WarningRaised, ...]:
-        return tuple(warning for task in self.tasks.values() for warning in task.warnings)
+        """Each once: several tasks may tell the same of one file."""
+        return tuple(dict.fromkeys(warning for task in self.tasks.values() for warning in task.warnings))
 
 
 def apply_all(session: Session, entries: Iterable[Entry]) -> Session:

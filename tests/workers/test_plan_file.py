@@ -151,6 +151,7 @@ async def test_a_text_alone_is_no_end_of_planning_and_the_model_hears_so_once(st
     result = await hands.result(request)
 
     assert (result.status, result.errors[0].code) == (State.ERROR, ErrorCode.PLAN_INCOMPLETE)
+    assert result.errors[0].hint == f'say what is missing with: muster task prompt {result.task_id} "…"'
     assert (result.output.text, server.log.requests) == ("As I said.", 2)
     told = [event for event in await hands.events(request.trace_id, "message") if event.synthetic]
     assert len(told) == 1 and "plan_exit" in told[0].text

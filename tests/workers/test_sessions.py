@@ -245,3 +245,33 @@ rules:
     *_, half, note, prompt = server.log.bodies[-1]["messages"]
     assert half["role"] == "assistant" and half["content"].startswith("A reply of")
     assert "stopped while you were writing" in str(note["content"]) and "go on" in str(prompt["content"])
+
+
+LATE = r"""
+rules:
+  - when: {user_contains: what is there, tool_results: 1}
+    reply: {tool_calls: [{name: bash, arguments: {command: cat late.txt}}]}
+  - {when: {user_contains: what is there}, reply: {text: "${result.1}"}}
+  - {when: {turn: 1}, reply: {tool_calls: [{name: bash, arguments: ARGUMENTS}]}}
+  - {reply: {text: I wrote it.}, fault: {after_bytes: 1, stall_s: 1}}
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "{command: sleep 0.3; echo written late > late.txt, run_in_background: true}",
+        "{command: '(sleep 0.3; echo written late > late.txt) >/dev/null 2>&1 &'}",
+    ],
+)
+async def test_what_a_command_wrote_while_the_model_gave_its_answer_goes_on_with_the_session(
+    start_agents, pack, arguments
+):
+    hands, _ = await start_agents(LATE.replace("ARGUMENTS", arguments))
+    workspace = await pack({"a": "x"})
+    first = await hands.result(ask(hands, "write", workspace=workspace))
+
+    second = await hands.result(ask(hands, "what is there", workspace=workspace, resume_token=first.resume_token))
+
+    assert first.patch and [file.path for file in first.patch.files] == ["late.txt"]
+    assert second.output.text == "written late"

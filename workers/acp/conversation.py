@@ -15,7 +15,7 @@ from envelope.errors import ErrorCode
 from sandbox.base import Sandbox, Service
 from sandbox.errors import SandboxLost
 
-from ..agent.session import Outcome
+from ..agent.session import PROMPT_IT, Outcome
 from ..delivery.failures import OF_MODELS
 from ..errors import BadInput
 from ..permissions.guard import Guard
@@ -42,7 +42,7 @@ This was not allowed, and you stopped there:
 
 It is no end of your task. Go on without it: another way, or with the rest. Do not try the same again. If nothing is
 left that you can do, say what is missing, and why."""
-REFUSED_HINT = "allow it in the agent's `permission`, or have people answer; then go on with: muster task prompt"
+REFUSED_HINT = f"allow it in the agent's `permission`, or have people answer; then go on with: {PROMPT_IT}"
 # How a turn may end beside well.
 STOPS = {
     "max_tokens": (ErrorCode.MODEL_FAILED, "the reply was cut off at the model's output limit"),

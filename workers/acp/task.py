@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from envelope.events import MessageAdded, WarningRaised
-from envelope.messages import ErrorInfo, Output, TaskRequest
+from envelope.messages import Output, TaskRequest
 
 from ..after_write.care import FileCare
 from ..after_write.settings import AfterWrite
@@ -84,7 +84,7 @@ class EngineTasks:
             session = await _gone_on_with(session, loop)
             if session.outcome is None:
                 session = await self._led(attempt, session, loop)
-        return _outcome(session, resume_token(attempt.claim, request, attempt.reporter))
+        return _outcome(session, request.task_id, resume_token(attempt.claim, request, attempt.reporter))
 
     async def _session(self, attempt: Attempt, turns: Turns) -> Session:
         """As for any agent, but what is in the middle of something begins again: the program's own state is lost."""
@@ -188,12 +188,11 @@ def _earlier(session: Session, system: ChatMessage) -> str:
     return f"{EARLIER}\n\n{text[-MAX_EARLIER_CHARS:]}" if text else ""
 
 
-def _outcome(session: Session, token: str) -> TaskOutcome:
+def _outcome(session: Session, task_id: str, token: str) -> TaskOutcome:
     outcome = session.outcome
     if outcome is None:
         raise AssertionError("a program's session ends with an outcome")
-    errors = () if outcome.error is None else (ErrorInfo.of(outcome.error, outcome.detail, outcome.hint),)
-    return TaskOutcome(Output(text=outcome.text), errors, session.tool_calls, token)
+    return TaskOutcome(Output(text=outcome.text), outcome.errors(task_id), session.tool_calls, token)
 
 
 async def _nothing_foreign() -> list[Tool]:

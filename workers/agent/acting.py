@@ -42,9 +42,9 @@ async def act(session: Session, loop: Loop) -> Session:
     call = circle_left(loop.context.people, session, before.open_turn)
     if call is None:
         return session
-    loop.emit(WarningRaised(message=f"the model repeats the same call of {call.name}"))
     if was_warned:
         return session.model_copy(update={"circling": call.name})
+    loop.emit(WarningRaised(message=f"the model repeats the same call of {call.name}"))
     return tell(session, loop, WARNING)
 
 

@@ -13,7 +13,7 @@ from ..tools.people import Asked, People
 from .calls import Answered
 from .history import failed
 from .repeats import circling
-from .session import Session
+from .session import PROMPT_IT, Session
 
 
 def begin_turn(people: People | None, session: Session) -> None:
@@ -41,7 +41,7 @@ def circle_ended(session: Session) -> Session:
     if not session.circling:
         return session
     detail = f"the model kept repeating the same call of {session.circling}"
-    return failed(session, ErrorCode.TURN_LIMIT, detail, "say what it should do instead: muster task prompt")
+    return failed(session, ErrorCode.TURN_LIMIT, detail, f"say what it should do instead: {PROMPT_IT}")
 
 
 def _is_about_loops(result: object) -> bool:

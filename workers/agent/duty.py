@@ -9,7 +9,7 @@ from envelope.errors import ErrorCode
 
 from ..tools.base import Tool
 from ..tools.question import PLAN_EXIT, QUESTION
-from .session import Session
+from .session import PROMPT_IT, Session
 from .structured import REMINDER, wants_form
 
 
@@ -29,7 +29,7 @@ LEAVE = Duty(
     f" to go on, call {QUESTION}. A text alone ends nothing.",
     ErrorCode.PLAN_INCOMPLETE,
     "the agent stopped without a plan that could be approved, and without a question",
-    "say what is missing with: muster task prompt",
+    f"say what is missing with: {PROMPT_IT}",
 )
 
 

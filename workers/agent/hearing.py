@@ -15,10 +15,10 @@ from ..tools.dispatch import ended_event
 from ..tools.people import Asked, People, Said
 from ..tools.question import PLAN_EXIT
 from .calls import Answered, RunCalls, answer
-from .session import Session
+from .session import PROMPT_IT, Session
 from .verdicts import Granted, Late, Refused, Told, Verdict, Waits, answered_events, judge
 
-REFUSED_HINT = "a refusal with --message lets the agent go on without it; this one can go on with: muster task prompt"
+REFUSED_HINT = f"a refusal with --message lets the agent go on without it; this one can go on with: {PROMPT_IT}"
 AFTER_PLAN = "build"  # who carries out what `plan` has planned
 DENIED = ToolResult("permission denied", is_error=True)
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from envelope.budget import Budget, Usage
 from envelope.errors import ErrorCode
-from envelope.messages import ToolCallSummary
+from envelope.messages import ErrorInfo, ToolCallSummary
 from envelope.plan import Plan
 from envelope.redaction import redact_known
 from envelope.scope import Grant
@@ -19,10 +19,13 @@ from ..tools.background import Background
 from .calls import Answered
 from .compaction import Compaction
 
+# How to go on with the session of a task that has ended; `Outcome.errors` fills the task in.
+PROMPT_IT = 'muster task prompt {task} "…"'
+
 
 class Outcome(BaseModel):
     """How the loop ended: `error` is None when the model gave its answer. `next_agent`: who goes on in the session,
-    as a person has agreed."""
+    as a person has agreed. `hint`: may name the task as `{task}`, whose id the loop does not know."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -32,6 +35,12 @@ class Outcome(BaseModel):
     detail: str = ""
     hint: str = ""
     next_agent: str = ""
+
+    def errors(self, task_id: str) -> tuple[ErrorInfo, ...]:
+        """Of the result of this task."""
+        if self.error is None:
+            return ()
+        return (ErrorInfo.of(self.error, self.detail, self.hint.replace("{task}", task_id)),)
 
 
 class Due(StrEnum):

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from envelope.agents import price_line
 from envelope.budget import Metrics
 from envelope.events import MessageAdded
-from envelope.messages import Attachment, ErrorInfo, Output, TaskRequest
+from envelope.messages import Attachment, Output, TaskRequest
 from transport.base import Wait
 from transport.delivery import Pause
 from transport.money import Ledger
@@ -100,7 +100,7 @@ class AgentTasks:
         if wait := _wait_of(session):
             return Pause(wait)
         token = resume_token(attempt.claim, attempt.request, attempt.reporter)
-        return _outcome(session, token, await attachments(self.kit.transport.blobs, session))
+        return _outcome(session, attempt.request.task_id, token, await attachments(self.kit.transport.blobs, session))
 
     async def _price(self, tape: Tape, name: str, model: str) -> Price | None:
         return await tape.kept(name, PRICE, lambda: self.kit.models.price(model))
@@ -181,11 +181,10 @@ def without_what_its_caller_has(earlier: Session, request: TaskRequest) -> Sessi
     return earlier.model_copy(update={"changes": None}) if taken_in else earlier
 
 
-def _outcome(session: Session, token: str, attached: tuple[Attachment, ...]) -> TaskOutcome:
+def _outcome(session: Session, task_id: str, token: str, attached: tuple[Attachment, ...]) -> TaskOutcome:
     outcome = session.outcome
     if outcome is None:
         raise AssertionError("the loop ends with an outcome")
-    errors = () if outcome.error is None else (ErrorInfo.of(outcome.error, outcome.detail, outcome.hint),)
     text = outcome.text or ("" if outcome.structured is None else json.dumps(outcome.structured, ensure_ascii=False))
     output = Output(text=text, structured=outcome.structured)
-    return TaskOutcome(output, errors, session.tool_calls, token, attached, outcome.next_agent)
+    return TaskOutcome(output, outcome.errors(task_id), session.tool_calls, token, attached, outcome.next_agent)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
+import json
 import re
 import reprlib
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import fields
 from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any, Self, get_args
@@ -280,7 +283,17 @@ def card(agent: Agent) -> AgentCard:
         in_background=agent.in_background,
         never_asks=agent.never_asks,
         engine=agent.engine,
+        digest=_digest(agent),
     )
+
+
+def _digest(agent: Agent) -> str:
+    """Another one for an agent that would work otherwise. The values of its environment are left out: cards are read by
+    all, and a short secret could be guessed from a digest of it."""
+    shown_only = {"description", "hidden", "disabled", "color", "origin", "named_fields", "unheeded"}
+    said = {each.name: getattr(agent, each.name) for each in fields(Agent) if each.name not in shown_only}
+    text = json.dumps({**said, "env": sorted(agent.env)}, default=repr, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def problems(name: str, text: str) -> list[BadAgent]:

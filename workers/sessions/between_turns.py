@@ -56,7 +56,7 @@ class Turns:
 
     async def save(self, session: Session, context: ToolContext) -> Session:
         """Store the session after a turn, and the work's diff with it where there may be a new one."""
-        if context.may_have_written:
+        if context.may_have_written or context.writes_by_itself:
             context.may_have_written = False
             diff = await self._attempt.sandbox.work_diff()
             changes = await self._transport.blobs.put(diff) if diff else None

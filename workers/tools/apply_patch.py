@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import posixpath
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sandbox.errors import SandboxError, SandboxLost
+from sandbox.base import Command, Sandbox
+from sandbox.errors import PathError, SandboxError, SandboxLost
 
 from .base import Target, ToolContext, ToolResult
 from .diff import diff_of, shown_diff, told_diff
 from .errors import ToolError
-from .files import decoded, encoded, load_if_there, remove, require_seen, store
+from .files import decoded, digest, encoded, load_if_there, remove, require_seen, store
 from .patch import PatchRefused, parse_patch, patched
 from .patch_tree import Add, Delete, Patch, Section, Update
 from .paths import absolute, path_targets, relative
@@ -57,8 +59,10 @@ class ApplyPatch:
 
     async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
         change = await _change(context, arguments)
-        await _uninterrupted(_store_all(context, change, await _modes(context, change.before)))
-        told = [*map(_line, change.patch.sections), *change.remarks]
+        sandbox = await context.sandbox()
+        stood = {path: await _stood(sandbox, path, content) for path, content in change.before.items()}
+        await _uninterrupted(_store_all(context, change, stood))
+        told = [*(_line(section, change.before) for section in change.patch.sections), *change.remarks]
         if loose := {path: content for path, content in change.by_path.items() if path in change.loose}:
             told += ["Lines of the patch are not there as you wrote them; these were taken to be meant:"]
             told += [await told_diff(loose)]
@@ -105,10 +109,36 @@ async def _seen(context: ToolContext, patch: Patch) -> Contents:
     return contents
 
 
-async def _modes(context: ToolContext, contents: Contents) -> dict[str, int]:
-    sandbox = await context.sandbox()
-    there = [path for path, content in contents.items() if content is not None]
-    return {path: (await sandbox.stat(path)).mode & 0o777 for path in there}
+@dataclass(frozen=True, slots=True)
+class _Stood:
+    """What stood at a path before the patch, beside its content. `link`: where it says that it leads, if it is one;
+    `real`: where it leads. `lacking`: the folders above it that were not there, the innermost first."""
+
+    mode: int | None
+    real: str
+    link: str
+    lacking: tuple[str, ...] = ()
+
+
+async def _stood(sandbox: Sandbox, path: str, content: bytes | None) -> _Stood:
+    mode = None if content is None else (await sandbox.stat(path)).mode & 0o777
+    real, link, lacking = await sandbox.resolve(path), "", list[str]()
+    if real != path:  # it is a link, or lies behind one
+        read = await sandbox.exec(Command(["readlink", "--", path]))
+        link = "" if read.exit_code else decoded(path, read.output.removesuffix(b"\n"))
+    folder = posixpath.dirname(real)
+    while content is None and not await _is_there(sandbox, folder):
+        lacking.append(folder)
+        folder = posixpath.dirname(folder)
+    return _Stood(mode, real, link, tuple(lacking))
+
+
+async def _is_there(sandbox: Sandbox, path: str) -> bool:
+    try:
+        await sandbox.stat(path)
+    except PathError:
+        return path == "/"
+    return True
 
 
 async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
@@ -123,23 +153,23 @@ async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
         raise
 
 
-async def _store_all(context: ToolContext, change: _Change, modes: Mapping[str, int]) -> None:
-    """New contents before deletions, so that nothing is lost on the way; a failure puts back what was done.
-
-    `modes` are those of the files that are there: a script that moves, or is put back, stays one that can be run.
-    """
+async def _store_all(context: ToolContext, change: _Change, stood: Mapping[str, _Stood]) -> None:
+    """New contents before deletions, so that nothing is lost on the way; a failure puts back what was done. A script
+    that moves, or is put back, stays one that can be run."""
     sections = change.patch.sections
     moved = {each.move_to: each.path for each in sections if isinstance(each, Update) and each.move_to}
     done: list[str] = []
     try:
         for path, content in sorted(change.after.items(), key=lambda each: each[1] is None):
             done.append(path)
-            await _put(context, path, content, modes.get(moved.get(path, path)))
+            await _put(context, path, content, stood[moved.get(path, path)].mode)
     except SandboxLost:
         raise
     except (SandboxError, ToolError) as failed:
         # the last one failed by itself: what stands there is what stood there
-        back = {path: await _put_back(context, path, change.before[path], modes.get(path)) for path in done[-2::-1]}
+        back = {path: await _is_put_back(context, path, change, stood[path]) for path in done[-2::-1]}
+        if lacking := sorted({folder for path in done for folder in stood[path].lacking}, reverse=True):
+            await (await context.sandbox()).exec(Command(["rmdir", "--", *lacking]))  # those that are empty
         if left := [path for path, is_back in back.items() if not is_back]:
             raise ToolError(
                 f"{failed}; the patch failed in the middle, and these files could not be put back: {', '.join(left)}"
@@ -147,9 +177,13 @@ async def _store_all(context: ToolContext, change: _Change, modes: Mapping[str, 
         raise
 
 
-async def _put_back(context: ToolContext, path: str, content: bytes | None, mode: int | None) -> bool:
+async def _is_put_back(context: ToolContext, path: str, change: _Change, stood: _Stood) -> bool:
+    content = change.before[path]
     try:
-        await _put(context, path, content, mode)
+        if stood.link and content is not None and change.after[path] is None:
+            await _link(context, path, stood.link, content)
+        else:  # through a link, where one leads to it
+            await _put(context, stood.real if content is None else path, content, stood.mode)
     except SandboxLost:
         raise
     except (SandboxError, ToolError):
@@ -157,14 +191,22 @@ async def _put_back(context: ToolContext, path: str, content: bytes | None, mode
     return True
 
 
+async def _link(context: ToolContext, path: str, link: str, content: bytes) -> None:
+    """Make a link again to a file that holds this."""
+    made = await (await context.sandbox()).exec(Command(["ln", "-s", "--", link, path]))
+    if made.exit_code:
+        raise ToolError(f"the link {path} could not be made again")
+    context.read_digests[path] = digest(content)
+
+
 async def _put(context: ToolContext, path: str, content: bytes | None, mode: int | None = None) -> None:
     await (remove(context, path) if content is None else store(context, path, content, mode=mode))
 
 
-def _line(section: Section) -> str:
+def _line(section: Section, before: Contents) -> str:
     match section:
         case Add(path):
-            return f"A {relative(path)}"
+            return f"{'A' if before[path] is None else 'M'} {relative(path)}"
         case Delete(path):
             return f"D {relative(path)}"
         case Update(path, _, move_to):

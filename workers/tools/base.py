@@ -183,6 +183,7 @@ class ToolContext:
     children: Children
     read_digests: dict[str, str]
     may_have_written: bool = False  # set by tools that can change the workspace; tells the loop to take a snapshot
+    left_running: bool = False  # a command has left processes behind, which may write at any time
     folder: str = WORKSPACE  # where the task begins
     cwd: str = ""
     commands: dict[str, BackgroundCommand] = field(default_factory=dict[str, "BackgroundCommand"])
@@ -201,6 +202,11 @@ class ToolContext:
     absent: Mapping[str, str] = field(default_factory=dict[str, str])  # tool → why it is not offered
     people: People | None = None  # None: nobody can be asked
     planning: Planning = field(default_factory=Planning)
+
+    @property
+    def writes_by_itself(self) -> bool:
+        """May the workspace change without a call? What ended meanwhile, and was not told, has written too."""
+        return self.left_running or not all(each.end_told for each in self.commands.values())
 
 
 class Tool(Protocol):

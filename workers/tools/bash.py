@@ -107,6 +107,7 @@ class Bash:
             context.cwd = ""
             begins = f"commands begin in {context.folder} again"
             raise ToolError(f"nothing was run: the working directory {cwd} is gone ({e}); {begins}") from e
+        context.left_running |= bool(ended.left)
         told = await _output_text(context, call_id, ended, timeout_ms)
         if note and (went := await _noted_folder(sandbox, note)) and went != cwd:
             context.cwd = "" if went == context.folder else went

@@ -148,6 +148,7 @@ async def _told(
         parts.insert(0, f"({lost_bytes} bytes before this are lost: only the last 1 MiB of the output is kept)")
     command.seen_bytes = said.start_byte + len(said.output) - half_bytes
     command.end_told |= has_ended
+    context.left_running |= bool(said.left)
     return "\n".join([*parts, _state(said)]), {"exit_code": said.exit_code, "running": not has_ended}
 
 

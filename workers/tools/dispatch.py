@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -39,6 +40,8 @@ CANCELLED = ToolResult(
     is_error=True,
 )
 WRITING = ("edit", PLAN_FILE)
+
+_CAMEL = re.compile(r"_([a-z])")
 
 OnChange = Callable[[ToolCallChanged], None]
 T = TypeVar("T")
@@ -135,9 +138,19 @@ def _prepare(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext, gu
 
 
 def _named(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:
-    """Some models write a tool's name with capitals."""
+    """Some models write a tool's name with capitals, and its arguments as other tools call them: `file_path`."""
     small = call.name.lower()
-    return call.model_copy(update={"name": small}) if call.name not in tools and small in tools else call
+    if call.name not in tools and small in tools:
+        call = call.model_copy(update={"name": small})
+    tool = tools.get(call.name)
+    if tool is None or call.input is None or tool.parameters.get("additionalProperties") is not False:
+        return call
+    known = tool.parameters["properties"].keys()
+    meant = {key: _CAMEL.sub(lambda found: found[1].upper(), key) for key in call.input.keys() - known}
+    meant = {key: name for key, name in meant.items() if name in known and name not in call.input}
+    if not meant:
+        return call
+    return call.model_copy(update={"input": {meant.get(key, key): value for key, value in call.input.items()}})
 
 
 def _mistake(reason: str) -> ToolResult:

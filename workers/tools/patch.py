@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from .elision import newly_elided
+from .elision import elided, newly_elided
 from .fitting import fitted
 from .indentation import common_step, indent_of
 from .patch_text import parse_patch as parse_patch
@@ -210,6 +210,11 @@ def _where_added(path: str, there: Lines, chunk: Chunk, at: int, header: int | N
 
 
 def _not_found(path: str, there: Lines, wanted: list[str], what: str, *, is_there: bool = True) -> str:
+    if (not is_there or there.find(wanted, 0) is None) and (line := elided("\n".join(wanted))):
+        return (
+            f"{path} has no such {what}: the patch leaves lines out ({line!r}), and must have all lines that a chunk is"
+            " about; change places that are far from each other in a chunk each"
+        )
     if not is_there or there.find(wanted, 0) is None:
         return f"{path} has no such {what}; read it again and copy them exactly:\n{_shown(wanted)}"
     return (

@@ -119,7 +119,7 @@ async def answer_ask(call: Call, said: Reply) -> Standing:
     Only with your user's own decision on this very ask. Who comes second is told what was answered first.
     """
     one = await call.caller.ask_to_answer(said.ask_id)
-    reply = reply_to(one.ask, said.choice, message=said.message, says=said.says)
+    reply = reply_to(one.ask, said.choice, message=said.message, says=said.says, task_id=one.task.task_id)
     standing = await call.caller.muster.reply(one, reply, by=call.caller.name)
     return Standing(ask_id=said.ask_id, answered_by=standing.by)
 

@@ -199,6 +199,8 @@ def test_a_failure_is_a_sentence_and_a_hint():
     assert (summary.headline, summary.hint, summary.good) == ("error: the key is refused", "set another key", False)
     silent = summary_of_run(Session.of(ROOT, TRACE), _result(status=State.EXPIRED), cap_microusd=None)
     assert (silent.headline, silent.hint) == ("error: expired", f"see how it went: muster task logs {ROOT}")
+    stopped = summary_of_run(Session.of(ROOT, TRACE), _result(status=State.CANCELLED), cap_microusd=None)
+    assert stopped.hint.endswith(f'goes on with: muster task prompt {ROOT} "…"')
 
 
 def test_the_examples_of_figures_and_words_hold():

@@ -111,6 +111,7 @@ def test_links_devices_and_huge_files_are_not_read(tmp_path):
     [
         (b"gate = 1", "gate", "--print"),
         (b"gaet = []", "unknown key 'gaet'", "gate"),
+        (b"[permission]\nbash = 'allow'", "unknown key 'permission'", "rules stand in agent files"),
         (b"deadline = 'soon'", "not a length of time", "--print"),
         (b"deadline = '31d'", "a second and 30 days", "--print"),
         (b"budget = -1", "budget", "--print"),

@@ -103,6 +103,7 @@ async def test_of_two_answers_the_first_stands(any_stage):
     assert again.by == "ann"
     assert (told.value.by, told.value.reply.message) == ("ann", "no")
     assert told.value.message == "ann has answered this already: reject, no"
+    assert told.value.hint == f'that stands; say more to the agent with: muster task prompt {one.task.task_id} "…"'
     with pytest.raises(Answered, match="ann has answered"):
         await find_ask(any_stage.transport, LOG.ask_id)
 
@@ -170,6 +171,13 @@ def test_what_is_no_answer_is_said_to_be_none(ask, choice, fields, fault):
         reply_to(ask, choice, **fields)
 
     assert error.value.hint or "questions" in fault
+
+
+def test_who_has_more_to_say_than_a_yes_is_told_how():
+    with pytest.raises(BadInput) as error:
+        reply_to(LOG, "once", message="go", task_id="t-7")
+
+    assert error.value.hint == 'say more to the agent with: muster task prompt t-7 "…"'
 
 
 def test_a_spoilt_file_of_approvals_allows_nothing(tmp_path):

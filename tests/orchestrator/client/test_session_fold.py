@@ -115,6 +115,15 @@ STORIES = {
 ENTRIES = sum(map(len, STORIES.values()))
 
 
+def test_what_two_tasks_warn_of_is_told_once():
+    warning = WarningRaised(message="broken.md: mode")
+    view = Session.of(ROOT, TRACE)
+
+    apply_all(view, [Entry(id=f"{n}-0", message=progress(task, warning)) for n, task in enumerate((ROOT, CHILD), 1)])
+
+    assert view.warnings == (warning,)
+
+
 def interleaved(order: random.Random) -> list[Entry]:
     """All stories told at once; ids count up in each trace, as a stream's do."""
     left = {task_id: list(story) for task_id, story in STORIES.items()}

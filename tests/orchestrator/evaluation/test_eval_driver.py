@@ -249,6 +249,15 @@ async def test_the_same_suite_again_does_only_what_is_missing(suites):
     assert sum(one.cost_microusd for one in report.samples) == 1_200_000  # what a try costs is not what was paid now
 
 
+async def test_samples_of_an_agent_that_has_changed_are_not_taken_again(suites):
+    await suites.run(made_of={"build": ("one", "m")})
+
+    _, same = await suites.run(made_of={"build": ("one", "another default")})  # each variant names its model
+    _, changed = await suites.run(made_of={"build": ("two", "m")})
+
+    assert (same.reused, changed.reused) == (4, 0)
+
+
 async def test_what_says_nothing_of_a_variant_counts_in_no_rate_and_is_done_again(suites):
     def lose(task, files):
         if task.model == "bad":

@@ -447,8 +447,9 @@ async def test_a_goal_without_steps_under_way_or_without_a_plan_is_not_planned_a
         (light.task_id, "has no plan that could be made again"),
         (played.planners.asked[0].task_id, "no step of the goal"),
     ):
-        with pytest.raises(BadInput, match=message):
+        with pytest.raises(BadInput, match=message) as told:
             await plan_again(muster.transport, await muster.record(task_id), "x", by="y")
+        assert "muster task prompt" not in told.value.hint or f"task prompt {task_id} " in told.value.hint
 
 
 async def test_the_plan_is_seen_as_it_goes(scene):

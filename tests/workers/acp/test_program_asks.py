@@ -210,7 +210,7 @@ async def test_a_program_that_tries_the_same_again_and_again_ends_as_refused(sta
     assert error.message.startswith(
         f"the agent's program stopped at what it was refused: edit (Edit {GREET}): not allowed"
     )
-    assert "muster task prompt" in error.hint
+    assert error.hint.endswith(f'muster task prompt {request.task_id} "…"')
     told = [event for event in await hands.events(request.trace_id, "message") if event.synthetic]
     assert len(told) == MAX_AGAIN
 

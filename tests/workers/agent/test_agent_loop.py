@@ -272,6 +272,9 @@ async def test_a_model_that_repeats_itself_is_warned_and_then_says_what_it_did(k
 
     assert session.outcome.error is ErrorCode.TURN_LIMIT and "repeating" in session.outcome.detail
     assert session.outcome.text == "I looked for the park and found none."
+    assert sum(event.kind == "warning" for event in bench.events) == 1
+    [error] = session.outcome.errors("t-7")
+    assert error.hint == 'say what it should do instead: muster task prompt t-7 "…"'
     assert server.log.requests == session.turn == 5
     assert server.log.bodies[3]["messages"][-1]["content"] == WARNING
     assert server.log.bodies[4]["messages"][-1]["content"] == CLOSING

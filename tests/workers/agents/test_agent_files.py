@@ -61,6 +61,15 @@ def test_general_takes_its_callers_scope():
     assert builtin()["general"].auth_scope is None
 
 
+def test_a_card_has_another_digest_when_its_agent_would_work_otherwise():
+    text = "---\ndescription: {}\nmode: primary\ntemperature: {}\n---\n{}"
+    first = card(parse_agent("a", text.format("d", 0, "You edit.")))
+
+    assert first.digest == card(parse_agent("a", text.format("other", 0, "You edit."))).digest
+    assert first.digest != card(parse_agent("a", text.format("d", 0, "You look."))).digest
+    assert first.digest != card(parse_agent("a", text.format("d", 1, "You edit."))).digest
+
+
 def test_every_agent_with_a_model_has_a_prompt_and_a_card():
     for agent in builtin().values():
         assert bool(agent.prompt) is (agent.mode != "recipe")

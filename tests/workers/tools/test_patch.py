@@ -161,6 +161,8 @@ def test_lines_are_compared_more_and_more_loosely_and_those_that_stay_are_the_fi
         ("x\na\n", "@@\n-x\n+y\n*** End of File\n", "lines at the end of the file in the place"),
         ("x\n", "@@\n-x\n+y\n@@\n-x\n+z\n", "in the place that the patch says"),
         ("", "@@\n-x\n", "has no such lines"),
+        ("a\nb\nc\n", "@@\n-a\n # ...\n-c\n+x\n", "leaves lines out .'# ...'., and must have all lines"),
+        ("a\n", "@@ // ... existing code ...\n-a\n+x\n", "context line after '@@': the patch leaves lines out"),
     ],
 )
 def test_a_chunk_that_does_not_fit_is_refused(text: str, body: str, words: str):

@@ -486,6 +486,69 @@ async def test_what_a_patch_had_done_when_it_failed_is_put_back_with_its_mode(co
     assert not (await one(context, "edit", filePath="c", oldString="z", newString="v")).is_error
 
 
+async def test_links_and_folders_are_put_back_as_they_were_when_a_patch_fails(context):
+    sandbox = await context.sandbox()
+    await put(context, "real/a", "x\n")
+    await put(context, "locked/b", "y\n")
+    await sandbox.exec(Command("ln -s real/a link; ln -s real/a moved; ln -s real/later dangling; chmod 555 locked"))
+    for name in ("link", "moved", "locked/b"):
+        await one(context, "read", filePath=name)
+    made = ["*** Add File: new/deep/c", "+c", "*** Add File: dangling", "+d"]
+    moved = ["*** Update File: moved", "*** Move to: elsewhere", "@@", "-x", "+z"]
+    gone = ["*** Delete File: link", "*** Delete File: locked/b"]
+
+    failed = await one(context, "apply_patch", patchText=patch(*made, *moved, *gone))
+
+    assert failed.is_error and failed.content.startswith("Error: /workspace/locked/b could not be deleted")
+    listed = await sandbox.exec(Command("find . -mindepth 1 -printf '%p%y%l\n' | sort"))
+    assert listed.output.decode().split() == [
+        *(
+            "./danglinglreal/later",
+            "./linklreal/a",
+            "./locked/bf",
+            "./lockedd",
+            "./movedlreal/a",
+            "./real/af",
+            "./reald",
+        )
+    ]
+    assert not (await one(context, "edit", filePath="link", oldString="x", newString="w")).is_error
+
+
+async def test_a_file_that_a_patch_adds_where_one_is_counts_as_changed(context):
+    await put(context, "a", "x\n")
+    await one(context, "read", filePath="a")
+
+    result = await one(context, "apply_patch", patchText=patch("*** Add File: a", "+y", "*** Add File: b", "+y"))
+
+    assert result.content == "M a\nA b"
+
+
+@pytest.mark.parametrize("name", ["edit", "Edit"])
+async def test_arguments_may_be_named_as_other_agents_name_them(context, name):
+    guard = Guard(("*:*",), (*DEFAULTS, *parse_rules({"edit": {"secret/*": "deny"}})))
+    seen = []
+
+    class Hooks(type(context.hooks)):
+        async def before(self, call):
+            seen.append(call.input)
+            return call
+
+    context.hooks = Hooks()
+    await put(context, "a", "x x\n")
+    await one(context, "read", file_path="a")
+    words = {"old_string": "x", "new_string": "y"}
+
+    done = await one(context, name, file_path="a", replace_all=True, **words)
+    denied = (await run(context, call(name, file_path="secret/a", **words), guard=guard))[0]
+    both = await one(context, name, file_path="a", filePath="b", **words)
+
+    assert not done.is_error and await get(context, "a") == b"y y\n"
+    assert seen[1] == {"filePath": "a", "replaceAll": True, "oldString": "x", "newString": "y"}
+    assert "not allowed: edit 'secret/a'" in denied.content
+    assert "'file_path' was unexpected" in both.content
+
+
 async def test_two_names_of_one_file_are_not_changed_by_one_patch(context):
     await put(context, "a", "x\ny\n")
     await (await context.sandbox()).exec(Command(["ln", "-s", "a", "b"]))
