@@ -65,6 +65,17 @@ def price_line(model: str) -> str:
     return f"export MUSTER_PRICES='{json.dumps({model: {'input': 1_000_000, 'output': 5_000_000}})}'"
 
 
+def price_hint(model: str) -> str:
+    """What helps where nobody knows a price. No price helps a name without its provider, which is asked nowhere.
+
+    >>> price_hint("gpt-9")
+    'name its provider, too, as in openai/gpt-9 or anthropic/gpt-9'
+    """
+    if "/" not in model:
+        return f"name its provider, too, as in openai/{model} or anthropic/{model}"
+    return f"say it to the workers, in micro-dollars for a million tokens: {price_line(model)}"
+
+
 class WorkerCard(Wire):
     """One live worker process (or orchestrator) and what it serves."""
 

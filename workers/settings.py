@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -26,6 +27,7 @@ from .agents.dialects import permission_rules
 from .errors import BadSettings
 from .hints import nearest
 from .llm.base import Kind
+from .llm.openai_items import OF_MESSAGES
 from .mcp.settings import McpServers
 from .permissions.rules import Rule
 from .sandboxes.credentials import CredentialRow
@@ -137,6 +139,17 @@ class WorkerSettings(FleetSettings):
         except (OSError, tomllib.TOMLDecodeError) as e:
             raise ValueError(f"{prices} is no TOML file with prices: {e}") from e
         return {model: PriceRow.model_validate(row) for model, row in table.items()}
+
+    @field_validator("model_reasoning_key")
+    @classmethod
+    def _is_no_other_key(cls, key: str) -> str:
+        """Thoughts under such a name would take the place of what a message says."""
+        if key in OF_MESSAGES or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,63}|", key):
+            raise ValueError(
+                f"{key!r} is no field for thoughts: take the one that the server's page names (reasoning_content, "
+                "reasoning), or none"
+            )
+        return key
 
     @field_validator("sandbox_driver", mode="before")
     @classmethod

@@ -175,6 +175,9 @@ def compared(truth: Truth, ours: Truth) -> list[str]:
     wrong += _calls_compared(truth, ours)
     if truth.usage and ours.usage:
         wrong += [f"usage: {name}" for name, count in truth.usage.items() if ours.usage[name] != count]
+        wrong += [
+            f"usage: no {name}" for name in ("input", "output") if name not in truth.usage and not ours.usage[name]
+        ]
     return wrong
 
 

@@ -29,7 +29,19 @@ from .truth import (
 
 
 def read(wire: str, host: str, status: int, content_type: str, body: bytes) -> Truth:
-    """The truth of one exchange; `ValueError` for a wire that nobody has described here."""
+    """The truth of one exchange; `ValueError` for a wire that nobody has described here.
+
+    A count of nothing cannot be true of a request, nor of a reply with words: it is the reader's to estimate then, for
+    a budget must not stand still, and no count of the oracle's.
+    """
+    truth = _read(wire, host, status, content_type, body)
+    says = {"input": True, "output": bool(truth.text or truth.reasoning or truth.calls)}
+    if truth.usage:
+        truth.usage = {name: count for name, count in truth.usage.items() if count or not says.get(name)}
+    return truth
+
+
+def _read(wire: str, host: str, status: int, content_type: str, body: bytes) -> Truth:
     if status != 200:
         return refusal_of(status, body)
     if wire == "bedrock":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envelope.agents import ModelPrice, WorkerCard, price_line
+from envelope.agents import ModelPrice, WorkerCard, price_hint
 from envelope.budget import MICROUSD_PER_USD
 
 from ..catalogue import agents_of
@@ -30,7 +30,7 @@ def require_prices(variants: Sequence[Variant], workers: Sequence[WorkerCard], *
             message = f"the price of {asked[0].model} is not known, and no sample of {variant.name!r} could be paid"
             raise BadInput(
                 message,
-                hint=f"say it to the workers, in micro-dollars for a million tokens: {price_line(asked[0].model)}",
+                hint=price_hint(asked[0].model),
             )
         calls = [_least_call(card.price) for card in asked if card.price]
         if calls and least_cap_microusd < min(calls):

@@ -19,6 +19,7 @@ from .control import MAX_LINE_BYTES, control_path
 from .environment import different, environment_of, fingerprints
 from .errors import FleetError, StartFailed
 from .process import end_of
+from .programs import refusal
 
 # Two people may start a fleet at once: the loser of the lock goes to the winner's socket, which is there in an instant.
 ATTEMPTS = 40
@@ -49,8 +50,8 @@ async def attached(
     """The fleet of this state folder, kept alive as long as this context is open.
 
     `works`: it is given work, so that one with other settings, which nobody needs, is started again with ours; `tell`
-    hears of that. Who only looks takes the one that runs. `StartFailed` when it cannot start; `FleetError` when none
-    runs and `start` is False.
+    hears of that. Settings that no worker starts with are refused before, and the fleet goes on. Who only looks takes
+    the one that runs. `StartFailed` when it cannot start; `FleetError` when none runs and `start` is False.
     """
     for _ in range(ATTEMPTS):
         connection = await _connect(settings) or (await _start(settings) if start else None)
@@ -59,10 +60,13 @@ async def attached(
         reader, writer = connection
         try:
             fleet = await _status_of(settings, reader, writer)
-            if fleet is not None and not (fleet.different and start and works and await _stopped(fleet, reader)):
-                yield fleet
-                return
             if fleet is not None:
+                is_to_change = bool(fleet.different) and start and works
+                if is_to_change:
+                    await _require_usable(settings)
+                if not (is_to_change and await _stopped(fleet, reader)):
+                    yield fleet
+                    return
                 others = ", ".join(fleet.different)
                 tell(f"nobody needed the fleet that ran with other settings ({others}); it starts again with these")
         finally:
@@ -129,7 +133,7 @@ def _spawn(settings: Settings) -> socket.socket:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env={**environment_of(settings, os.environ), "PYTHONSAFEPATH": "1"},
+            env=_child_environment(settings),
             pass_fds=(theirs.fileno(),),
             start_new_session=True,
         )
@@ -147,6 +151,25 @@ async def _status_of(settings: Settings, reader: asyncio.StreamReader, writer: a
         raise StartFailed(status["error"], hint=status.get("hint", ""), exit_code=exit_code)
     theirs = status.get("settings", {})
     return Attached(status["pid"], tuple(different(fingerprints(settings, os.environ), theirs)), writer)
+
+
+async def _require_usable(settings: Settings) -> None:
+    """Workers read their own settings, in a program of theirs."""
+    check = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "workers.cli.usable_settings"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=_child_environment(settings),
+    )
+    _, said = await check.communicate()
+    if check.returncode:
+        hint = "correct the workers' settings; the fleet that runs goes on as it is"
+        raise refusal("the check of the workers' settings", check.returncode, said.decode(errors="replace"), hint=hint)
+
+
+def _child_environment(settings: Settings) -> dict[str, str]:
+    return {**environment_of(settings, os.environ), "PYTHONSAFEPATH": "1"}
 
 
 async def _stopped(fleet: Attached, reader: asyncio.StreamReader) -> bool:

@@ -84,11 +84,15 @@ class Programs:
 
 
 def _start_failure(death: Death) -> StartFailed:
+    return refusal(death.program.name, death.exit_code, death.said, hint=f"look into {death.log_path}")
+
+
+def refusal(program: str, exit_code: int, output: str, *, hint: str) -> StartFailed:
     """What the program said last, if it spoke as our programs do: `error: …`, then `hint: …`."""
-    said = dict(re.findall(r"^(error|hint): (.+)$", death.said, re.MULTILINE))
-    foreseen = "error" in said and death.exit_code in set(ExitCode)
+    said = dict(re.findall(r"^(error|hint): (.+)$", output, re.MULTILINE))
+    foreseen = "error" in said and exit_code in set(ExitCode)
     return StartFailed(
-        said.get("error", f"{death.program.name} ended at its start with exit code {death.exit_code}"),
-        hint=said.get("hint", f"look into {death.log_path}"),
-        exit_code=ExitCode(death.exit_code) if foreseen else ExitCode.INFRASTRUCTURE,
+        said.get("error", f"{program} ended at its start with exit code {exit_code}"),
+        hint=said.get("hint", hint),
+        exit_code=ExitCode(exit_code) if foreseen else ExitCode.INFRASTRUCTURE,
     )

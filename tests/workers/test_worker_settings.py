@@ -11,8 +11,9 @@ from envelope.errors import ErrorCode
 from envelope.redaction import redact
 from repo.errors import RepoError
 from sandbox.errors import SandboxError, SetupFailed
+from workers.cli.usable_settings import usable_settings
 from workers.delivery.failures import code_of, error_info
-from workers.errors import NoModel, WorkerError
+from workers.errors import BadSettings, NoModel, WorkerError
 from workers.models import Models
 from workers.settings import PriceRow, WorkerSettings
 from workers.tools.truncate import truncate
@@ -25,6 +26,26 @@ def test_prices_come_from_json_or_from_a_toml_file(tmp_path: Path, monkeypatch):
     (tmp_path / "prices.toml").write_text('["openai/y"]\ninput = 3\noutput = 4\ncached = 1\n')
     monkeypatch.setenv("MUSTER_PRICES", str(tmp_path / "prices.toml"))
     assert WorkerSettings().price_rows == {"openai/y": PriceRow(input=3, output=4, cached=1)}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("MUSTER_MODEL_REASONING_KEY", key) for key in ("content", "role", "tool_calls", "reasoning_details", "a b")),
+        ("MUSTER_MODEL_EFFORT", "hihg"),
+        ("MUSTER_MODEL_ENGINE", "direkt"),
+    ],
+)
+def test_a_wrong_setting_of_models_is_refused_with_its_name(name, value, monkeypatch):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(BadSettings) as raised:
+        usable_settings()
+    assert raised.value.message.startswith(f"{name} is not usable") and name in raised.value.hint
+
+
+@pytest.mark.parametrize("key", ["", "none", "reasoning_content", "reasoning", "thinking"])
+def test_thoughts_have_a_field_of_their_own(key):
+    assert WorkerSettings(model_reasoning_key=key).model_reasoning_key == key
 
 
 def test_a_misspelt_price_is_refused():

@@ -36,9 +36,15 @@ from .telling import tell
 COMMAND = "/compact"
 # What another provider's model may do better; a wrong request it would get, too.
 ANOTHERS_TURN = frozenset({Failure.UNAVAILABLE, Failure.RATE_LIMIT, Failure.CONTENT_FILTER})
-MODEL_FALLBACK = "model_fallback"
+MODEL_FALLBACK, COMPACTION_FAILED = "model_fallback", "compaction_failed"
+NO_SUMMARY = "the model gave no summary of what has happened so far"
+REFUSALS = ("refusal", "content_filter")
 # A compaction that is due again after a single reply has gained nothing; another one would not, either.
 REPLIES_BETWEEN = 2
+# A model that gives no summary so often in a row is not asked by itself any more, until it refuses the history.
+MAX_FAILED = 3
+# What a turn would fail of, too: the provider is not there, or takes no request of ours.
+ANY_CALLS_END = frozenset({Failure.UNAVAILABLE, Failure.RATE_LIMIT, Failure.AUTH, Failure.UNKNOWN_MODEL})
 
 
 def is_request(text: str) -> bool:
@@ -78,7 +84,8 @@ def measured(session: Session, usage: Usage, policy: WindowPolicy) -> Session:
     """The session after a reply: what its window holds now is known, and whether that is too much."""
     counted = Counted(messages=len(session.messages), tokens=usage.total_tokens) if usage.input_tokens else None
     is_full = should_compact(usage, policy.limits, auto=policy.auto, reserved=policy.reserved)
-    is_due = is_full and session.due is None and _replies_since(session) >= REPLIES_BETWEEN
+    may_gain = _replies_since(session) >= REPLIES_BETWEEN and session.failed_compactions < MAX_FAILED
+    is_due = is_full and may_gain and session.due is None
     return session.model_copy(update={"counted": counted} | ({"due": Due.FULL} if is_due else {}))
 
 
@@ -99,7 +106,10 @@ def handed_on(session: Session, failure: Failed, loop: Loop) -> Session:
 
 
 async def compact(session: Session, loop: Loop) -> Session:
-    """The session with a summary in the place of all but its newest messages: one model call, paid like any other."""
+    """The session with a summary in the place of all but its newest messages: one model call, paid like any other.
+
+    Where that fails the step is over all the same: it is told, and the session goes on where it can.
+    """
     earlier = session.compaction
     begin = earlier.kept_from if earlier else 0
     usable = usable_tokens(loop.policy.limits, reserved=loop.policy.reserved)
@@ -110,15 +120,16 @@ async def compact(session: Session, loop: Loop) -> Session:
     asked = summary_request(loop.policy.prompt, session.messages[begin:kept_from], notes, wanted)
     paid = await paid_call(session, asked, (), loop, input_tokens=request_tokens(asked), tell=_unheard)
     if isinstance(paid, Stop):
-        return stopped(session, paid, loop)
-    if not isinstance(paid.reply, Completed) or not paid.reply.text.strip():
-        return _no_summary(paid.session, paid.reply, loop)
+        return unpaid(session, paid, loop)
+    if isinstance(paid.reply, Failed) or not _is_summary(paid.reply):
+        return _no_summary(paid.session, paid.reply, loop, is_all=opened_for_it(session))
     return _compacted(paid.session, paid.reply.text.strip(), kept_from, loop)
 
 
 def _compacted(session: Session, summary: str, kept_from: int, loop: Loop) -> Session:
     compaction = Compaction(summary=summary, kept_from=kept_from, made_at=len(session.messages))
-    after = session.model_copy(update={"compaction": compaction, "due": None, "counted": None})
+    done = {"compaction": compaction, "due": None, "counted": None, "failed_compactions": 0}
+    after = session.model_copy(update=done)
     if session.outcome is None:
         word = go_on(session.messages, overflowed=_says_prompt_again(session, kept_from))
         after = tell(after, loop, word.content)
@@ -132,17 +143,44 @@ def _says_prompt_again(session: Session, kept_from: int) -> bool:
     return unanswered and not any(is_prompt(message) for message in session.messages[kept_from:])
 
 
-def _no_summary(session: Session, reply: Completed | Failed, loop: Loop) -> Session:
-    if isinstance(reply, Completed):
-        return failed(session, ErrorCode.MODEL_FAILED, "the model gave no summary of what has happened so far")
-    if reply.failure is Failure.OVERFLOW:
+def _is_summary(reply: Completed) -> bool:
+    """All that came before is to stand in it: what a model says before a call, or says no with, would be its loss."""
+    return bool(reply.text.strip()) and not reply.tool_calls and reply.finish_reason not in REFUSALS
+
+
+def _no_summary(session: Session, reply: Completed | Failed, loop: Loop, *, is_all: bool) -> Session:
+    failure = Failed(Failure.CONTENT_FILTER, NO_SUMMARY) if isinstance(reply, Completed) else reply
+    is_refusal = isinstance(reply, Failed) or reply.finish_reason in REFUSALS
+    if loop.fallback and is_refusal and failure.failure in ANOTHERS_TURN:
+        return handed_on(session, failure, loop)
+    due, often = session.due, session.failed_compactions + 1
+    session = session.model_copy(update={"due": None, "failed_compactions": often})
+    if due is Due.OVERFLOW and failure.failure is Failure.OVERFLOW:
         return _too_long(
-            session, f"what has happened does not fit the model's window, not even to be summarised: {reply.message}"
+            session, f"what has happened does not fit the model's window, not even to be summarised: {failure.message}"
         )
-    if loop.fallback and reply.failure in ANOTHERS_TURN:
-        return handed_on(session, reply, loop)
-    code, hint = OF_MODELS[reply.failure]
-    return failed(session, code, f"the history could not be summarised: {reply.message}", hint)
+    if due is not Due.OVERFLOW and failure.failure not in ANY_CALLS_END and not is_all:
+        return _goes_on(session, failure.message, loop)
+    code, hint = (ErrorCode.MODEL_FAILED, "") if isinstance(reply, Completed) else OF_MODELS[failure.failure]
+    return failed(session, code, f"the history could not be summarised: {failure.message}", hint)
+
+
+def unpaid(session: Session, stop: Stop, loop: Loop) -> Session:
+    """The session where a grant ends before its next step; what it has answered, no compaction after it takes away."""
+    if session.outcome is None or opened_for_it(session):
+        return stopped(session, stop, loop)
+    return _goes_on(session.model_copy(update={"due": None}), stop.detail, loop)
+
+
+def opened_for_it(session: Session) -> bool:
+    """Is the compaction all that the session was opened for?"""
+    return session.outcome is not None and session.turn == 0
+
+
+def _goes_on(session: Session, why: str, loop: Loop) -> Session:
+    words = f"the history was not summarised, and stays as it is: {why}"
+    loop.emit(WarningRaised(message=words, code=COMPACTION_FAILED))
+    return session
 
 
 def _too_long(session: Session, detail: str) -> Session:

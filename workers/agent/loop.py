@@ -22,7 +22,7 @@ from .bound import window_tokens
 from .budget import Stop, is_last_turn, why_stop
 from .calls import offer
 from .circles import circle_ended
-from .compacting import comes_first, compact, is_over, measured, with_words
+from .compacting import comes_first, compact, is_over, measured, unpaid, with_words
 from .concluding import conclude, model_failed
 from .history import CLOSING, resumed, was_told, with_reply
 from .means import Loop
@@ -54,7 +54,7 @@ async def _advance(session: Session, loop: Loop) -> Session:
         with turn_span(session.turn):
             return await act(session, loop)
     if stop := why_stop(session, trace_exhausted=loop.exhausted()):
-        return stopped(session, stop, loop)
+        return unpaid(session, stop, loop)
     if comes_first(session):
         return await compact(session, loop)
     with turn_span(session.turn + 1):

@@ -84,8 +84,9 @@ class Session(Stored):
     answers together, in their order. Empty when the turn is over. `messages` and `tool_calls` only ever grow at their
     end. `approved`: what people have answered "always" to. `background`: subagents of whose end the model will hear.
 
-    What a model is shown of the messages begins with `compaction`; `due`: another one is the next step. The tool
-    messages at the indices `cleared` are shown without their output (see `shown.py`).
+    What a model is shown of the messages begins with `compaction`; `due`: another one is the next step;
+    `failed_compactions`: in a row. The tool messages at the indices `cleared` are shown without their output (see
+    `shown.py`).
     """
 
     agent: str
@@ -106,6 +107,7 @@ class Session(Stored):
     outcome: Outcome | None = None
     compaction: Compaction | None = None
     due: Due | None = None
+    failed_compactions: int = 0
     cleared: tuple[int, ...] = ()
     counted: Counted | None = None
     circling: str = ""  # the tool that the model calls again and again: its next turn is a closing one

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter
 
-from envelope.agents import price_line
+from envelope.agents import price_hint
 from envelope.budget import Metrics
 from envelope.events import MessageAdded
 from envelope.messages import Attachment, Output, TaskRequest
@@ -142,7 +142,7 @@ def require_price(price: Price | None, session: Session, ledger: Ledger) -> None
     if price is None and (ledger.tightest.cap_microusd is not None or session.budget.max_cost_microusd is not None):
         raise BadInput(
             f"the price of the model {session.model!r} is not known, and the task has a cost cap",
-            hint=f"say it to the workers, in micro-dollars for a million tokens: {price_line(session.model)}",
+            hint=price_hint(session.model),
         )
 
 

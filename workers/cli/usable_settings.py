@@ -1,8 +1,15 @@
-"""The worker's settings for programs that a person starts: what is wrong with one is a sentence that names it."""
+"""The worker's settings for programs that a person starts: what is wrong with one is a sentence that names it.
+
+`python -m workers.cli.usable_settings` says it, and starts nothing.
+"""
 
 from __future__ import annotations
 
+import sys
+
 from pydantic import ValidationError
+
+from envelope.errors import ExitCode, error_text
 
 from ..errors import BadSettings
 from ..settings import WorkerSettings
@@ -18,3 +25,16 @@ def usable_settings(**flags: object) -> WorkerSettings:
         key = fault["loc"][0] if fault["loc"] else "it"
         hint = f"correct or unset {name}, or `{key}` below [workers] in the configuration file"
         raise BadSettings(f"{name} is not usable: {fault['msg'].removeprefix('Value error, ')}", hint=hint) from e
+
+
+def main() -> int:
+    try:
+        usable_settings()
+    except BadSettings as e:
+        sys.stderr.write(error_text(e.message, e.hint))
+        return ExitCode.USAGE
+    return ExitCode.OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -24,7 +24,7 @@ from .encoding import BodyEncoder
 from .failures import ProviderError, failed, interrupted, page_words
 from .providers import Endpoint, endpoint
 from .sse import MAX_EVENT_BYTES, EventParser, TooLong
-from .wire import Json, Question, Reader
+from .wire import Json, Question, Reader, news
 from .wire_openai import is_failed_call, unlisted
 
 # Reasoning models think in silence for a minute or more; two are a connection that nobody serves.
@@ -56,7 +56,7 @@ class DirectModel:
     effort: str = ""
     context_tokens: int = 0
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])  # see `options.py`
-    _told: list[str] = field(default_factory=list[str], repr=False, compare=False)  # of what is not sent
+    _told: list[str] = field(default_factory=list[str], repr=False, compare=False)  # see `wire.news`
     reasoning_key: str = ""  # the name under which the server wants thoughts again; see `wire.ChatRules`
     _encoder: BodyEncoder = field(default_factory=BodyEncoder, repr=False, compare=False)
 
@@ -127,14 +127,7 @@ class DirectModel:
             if completed is None:
                 yield Failed(Failure.UNAVAILABLE, "the model's reply ended before it was whole")
                 return
-            yield replace(completed, remarks=(*completed.remarks, *self._unsent(where.wire.unsent(question))))
-
-    def _unsent(self, unsent: Iterable[str]) -> Iterator[str]:
-        """Said once for a session."""
-        for what in unsent:
-            if what not in self._told:
-                self._told.append(what)
-                yield f"{what} is not sent: {self.name} takes none"
+            yield replace(completed, remarks=(*completed.remarks, *news(self._told, where.wire.remarks(question))))
 
 
 def _refuses_choice(event: ModelEvent, choice: ToolChoice) -> bool:

@@ -22,13 +22,13 @@ from typing import Any, cast
 from envelope.budget import Usage
 
 from .assembly import Assembly
-from .base import ChatMessage, Failed, Failure, ModelEvent, ProviderItems, ToolCall, ToolChoice, ToolSpec
+from .base import ChatMessage, Completed, Failed, Failure, ModelEvent, ProviderItems, ToolCall, ToolChoice, ToolSpec
 from .failures import ProviderError, failed, interrupted
 from .openai_format import messages_for, tools_for
 from .openai_items import REASONING_KEYS, Extras
-from .options import ANYWHERE, sent
+from .options import ANYWHERE, left_out, sent
 from .providers import PROVIDERS
-from .wire import ChatRules, Json, counted
+from .wire import ChatRules, Json, Question, counted, news
 from .wire_openai import REASONS
 
 # Reasoning models think in silence for a minute or more; two are a connection that nobody serves.
@@ -59,6 +59,7 @@ class LiteLlmModel:
     effort: str = ""
     context_tokens: int = 0
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])  # see `options.py`
+    _told: list[str] = field(default_factory=list[str], repr=False, compare=False)  # see `wire.news`
     reasoning_key: str = ""  # the name under which the server wants thoughts again; see `wire.ChatRules`
 
     async def stream(
@@ -71,7 +72,8 @@ class LiteLlmModel:
                 response = await litellm.acompletion(**self._request(messages, tools, tool_choice))
             async with aclosing(self._events(response, messages, tools)) as events:
                 async for event in events:
-                    yield event
+                    told = news(self._told, self._remarks(litellm)) if isinstance(event, Completed) else ()
+                    yield replace(event, remarks=(*told,)) if isinstance(event, Completed) else event
         except TimeoutError:
             yield Failed(Failure.UNAVAILABLE, f"the model sent nothing for {self.chunk_timeout_s:g} s")
         # Whatever a provider or litellm's reading of it does wrong is a value here, by the seam's promise; litellm
@@ -108,6 +110,22 @@ class LiteLlmModel:
         async with asyncio.timeout(self.chunk_timeout_s):
             return await anext(response, None)
 
+    @property
+    def _effort(self) -> str:
+        """litellm translates what OpenAI calls it, and knows nothing beyond `high` for most."""
+        return "high" if self.effort == "max" else self.effort
+
+    def _remarks(self, litellm: Any) -> Iterator[str]:
+        """What litellm leaves out, by its own list of what each provider takes; a few things more it decides later."""
+        known = set(litellm.get_supported_openai_params(model=self.name) or (*ANYWHERE, "temperature"))
+        question = Question(self.name, self.name, (), ())
+        if "reasoning_effort" not in sent(self.options, ANYWHERE):
+            asked = replace(question, effort=self.effort)
+            yield from asked.effort_told(self._effort if "reasoning_effort" in known else "")
+        if self.temperature is not None and "temperature" not in known:
+            yield from question.not_sent([f"temperature {self.temperature:g}"])
+        yield from question.not_sent(left_out(self.options, ANYWHERE & known))
+
     def _request(
         self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice
     ) -> dict[str, Any]:
@@ -116,8 +134,7 @@ class LiteLlmModel:
             "api_key": self.api_key or None,
             "temperature": self.temperature,
             "max_tokens": self.output_limit(),
-            # litellm translates what OpenAI calls it, and knows nothing beyond `high` for most
-            "reasoning_effort": "high" if self.effort == "max" else self.effort or None,
+            "reasoning_effort": self._effort or None,
             "tools": tools_for(tools) or None,
             "tool_choice": "none" if tools and tool_choice == "none" else None,
         }

@@ -16,7 +16,6 @@ from .wire import NO_RULES, ChatRules, Json
 MAX_NAME_CHARS = 64
 # These think before they answer: they take no temperature, and their limit counts thoughts and has another name.
 _THINKS = re.compile(r"(.*/)?(o\d|gpt-(?!5-chat)([5-9]|\d\d))")
-_GPT = re.compile(r"(?:.*/)?gpt-(\d+)(?:\.(\d+))?")
 # Moonshot's own models that think have a temperature of their own, and refuse another.
 _OWN_TEMPERATURE = re.compile(r"(.*/)?kimi-(k2\.[5-9]|k[3-9]|.*thinking)")
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
@@ -36,22 +35,6 @@ def thinks(model: str) -> bool:
     [True, True, True, False, False]
     """
     return _THINKS.match(model) is not None
-
-
-def openai_effort(model: str, effort: str) -> str:
-    """As the model knows it: `max` is there from gpt-5.6 on, and `xhigh` before it (developers.openai.com, "Reasoning
-    models", 2026-11). Others get `high`, which all know; a server that knows `max` has `ChatRules.knows_max_effort`.
-
-    >>> [openai_effort(name, "max") for name in ("gpt-6-sol", "gpt-5.6", "gpt-5.2", "gpt-5", "o3")]
-    ['max', 'max', 'xhigh', 'high', 'high']
-    """
-    if effort != "max":
-        return effort
-    found = _GPT.match(model)
-    if found is None:
-        return "high"
-    version = (int(found[1]), int(found[2] or 0))
-    return "max" if version >= (5, 6) else "xhigh" if version >= (5, 2) else "high"
 
 
 def takes_temperature(model: str) -> bool:

@@ -19,8 +19,8 @@ its calls, by our id. `reasoning_keys` are the names under which the text of its
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
 from typing import Any, cast
 
 from .arguments import is_keepable
@@ -30,7 +30,12 @@ Json = dict[str, Any]
 
 # How servers call the text of thoughts. Some send it under both names.
 REASONING_KEYS = ("reasoning_content", "reasoning")
+# What a message has beside the text of thoughts, in this format or laid over it.
+OF_MESSAGES = frozenset(("role", "content", "name", "tool_calls", "tool_call_id", "function_call", "refusal")).union(
+    ("reasoning_details", "extra_content", "thinking_blocks", "provider_specific_fields", "cache_control", "audio")
+)
 THOUGHTS = frozenset({"thinking", "reasoning"})  # parts of content: Mistral's, Databricks'
+MAX_PIECES = 8_192  # of thoughts that are kept apart; no reply has a hundred blocks of them
 _GROWING = ("text", "summary", "data")
 
 
@@ -48,11 +53,11 @@ class Extras:
         self._deltas += 1
         self._keys.update((key, None) for key in reasoning_keys if isinstance(delta.get(key), str))
         if details := delta.get("reasoning_details"):
-            self._details += ((self._deltas, dict(detail)) for detail in details)
+            self._details = _bounded(self._details, ((self._deltas, dict(detail)) for detail in details))
         if extra := delta.get("extra_content"):
             self.lay_over("extra_content", extra)
         if content := delta.get("content"):
-            self._parts += ((self._deltas, part) for part in parts_of(content))
+            self._parts = _bounded(self._parts, ((self._deltas, part) for part in parts_of(content)))
 
     def lay_over(self, name: str, value: Any) -> None:
         """Over the message, whenever it goes back."""
@@ -99,6 +104,19 @@ def text_of(part: Mapping[str, Any]) -> str:
         return ""
     said: object = part.get("text") or part.get("thinking") or part.get("summary") or ""
     return said if isinstance(said, str) else "".join(map(text_of, parts_of(said)))
+
+
+def _bounded(pieces: list[tuple[int, Json]], more: Iterable[tuple[int, Json]]) -> list[tuple[int, Json]]:
+    """All of them, joined now and then: a piece of one letter takes a hundred times its size."""
+    pieces.extend(islice(more, MAX_PIECES))
+    if len(pieces) < MAX_PIECES:
+        return pieces
+    last, _ = pieces[-1]
+    # numbered from before the next delta on, each apart: what comes next may belong to the last of them
+    joined = [(last, block) for block in _joined(pieces)]
+    if len(joined) > MAX_PIECES // 2:
+        raise ValueError(f"a reply of more than {MAX_PIECES // 2} blocks")
+    return joined
 
 
 def _joined(pieces: Sequence[tuple[int, Json]]) -> list[Json]:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from envelope.redaction import register_secret
 
 from .base import Failed, Failure
+from .efforts import deepseek_efforts, groq_efforts, kimi_efforts, mistral_efforts, no_efforts, xai_efforts
 from .openai_format import NEVER
 from .wire import NO_RULES, ChatRules, Wire
 from .wire_anthropic import AnthropicWire
@@ -41,26 +42,27 @@ class Provider:
     is_self_hosted: bool = False  # nobody is paid for it
 
 
-# What each wants otherwise than OpenAI, by its documentation as seen 2026-11 (openai_items.py has what goes back):
+# What each wants otherwise than OpenAI, by its documentation as seen 2026-11 (openai_items.py has what goes back,
+# efforts.py how hard to think):
 # docs.x.ai, "Chat": `max_tokens` is deprecated, and thoughts are not read again by this API.
 # console.groq.com/docs, "Text Generation": usage comes without being asked for, in `x_groq`.
 # api-docs.deepseek.com, "Thinking Mode", and platform.moonshot.ai/docs, "Using Thinking Models": `reasoning_content`
-# goes back with calls; that an empty one must, too, stands in bug reports alone. DeepSeek's highest effort is `max`.
+# goes back with calls; that an empty one must, too, stands in bug reports alone.
 # docs.z.ai, "Thinking Mode" and "Stream Tool Call": thoughts are kept where `clear_thinking` is false, and arguments
 # come as they are made where `tool_stream` is true (from GLM-4.6 on; without it users saw minutes of silence).
 # openrouter.ai/docs, "Usage Accounting" and "Prompt Caching".
 # Mistral documents none of its three rules; its errors, in bug reports of 2025 and 2026, say them: `stream_options` is
 # refused (422), an id has nine letters or digits, and no user's message follows a tool's (3230).
 # platform.minimax.io/docs, "Anthropic API": the way in which thoughts come apart from the text, and go back.
-_XAI = ChatRules(reasoning_key=NEVER, limit_key="max_completion_tokens")
-_GROQ = ChatRules(takes_stream_options=False, limit_key="max_completion_tokens")
-_MOONSHOT = ChatRules("reasoning_content", always_reasoning=True)
-_DEEPSEEK = replace(_MOONSHOT, knows_max_effort=True)
+_XAI = ChatRules(reasoning_key=NEVER, limit_key="max_completion_tokens", efforts=xai_efforts)
+_GROQ = ChatRules(takes_stream_options=False, limit_key="max_completion_tokens", efforts=groq_efforts)
+_MOONSHOT = ChatRules("reasoning_content", always_reasoning=True, efforts=kimi_efforts)
+_DEEPSEEK = replace(_MOONSHOT, efforts=deepseek_efforts)
 _ZAI = ChatRules(
     "reasoning_content", extra={"thinking": {"type": "enabled", "clear_thinking": False}, "tool_stream": True}
 )
 _OPENROUTER = ChatRules(extra={"usage": {"include": True}})
-_MISTRAL = ChatRules(takes_stream_options=False, is_mistral=True)
+_MISTRAL = ChatRules(takes_stream_options=False, is_mistral=True, efforts=mistral_efforts)
 
 # Named as litellm names them, so that a model's name means the same to both engines.
 PROVIDERS: dict[str, Provider] = {
@@ -89,7 +91,13 @@ PROVIDERS: dict[str, Provider] = {
     "mistral": Provider(
         OPENAI, "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",), ("MISTRAL_API_BASE",), rules=_MISTRAL
     ),
-    "minimax": Provider(ANTHROPIC, "https://api.minimax.io/anthropic", ("MINIMAX_API_KEY",), ("MINIMAX_API_BASE",)),
+    "minimax": Provider(
+        ANTHROPIC,
+        "https://api.minimax.io/anthropic",
+        ("MINIMAX_API_KEY",),
+        ("MINIMAX_API_BASE",),
+        rules=ChatRules(efforts=no_efforts),
+    ),
     "dashscope": Provider(
         OPENAI,
         "https://dashscope.aliyuncs.com/compatible-mode/v1",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from envelope.budget import Usage
 
 from .base import ChatMessage, Completed, ModelEvent, ToolChoice, ToolSpec
+from .efforts import nearest, openai_efforts
 from .failures import ProviderError
 
 Json = dict[str, Any]
@@ -26,7 +27,7 @@ class ChatRules:
     `reasoning_key`: the name under which it wants a model's thoughts again; empty: the one under which they came;
     `none`: it does not want them. `always_reasoning`: in each message with calls, also an empty one. `extra` is said
     in each request, unless an agent says otherwise. `cache_marks`: what its cache is to keep is marked, as Anthropic's
-    models want it. `knows_max_effort`: its highest effort is `max`; that of others is `high`.
+    models want it. `efforts`: the words for how hard to think that a model of this name takes there.
     """
 
     reasoning_key: str = ""
@@ -35,7 +36,7 @@ class ChatRules:
     limit_key: str = "max_tokens"
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     cache_marks: bool = False
-    knows_max_effort: bool = False
+    efforts: Callable[[str], Sequence[str]] = openai_efforts
     is_mistral: bool = False  # its rules for ids, and for what follows a tool's answer
 
 
@@ -65,6 +66,21 @@ class Question:
     context_tokens: int = 0
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
+    @property
+    def known_effort(self) -> str:
+        """As the model knows it; empty where it takes none, or nobody asks for one."""
+        return nearest(self.rules.efforts(self.model), self.effort) if self.effort else ""
+
+    def effort_told(self, sent: str) -> Iterable[str]:
+        """That the effort is not `sent` as it was asked for, where it is not."""
+        if self.effort and not sent:
+            yield from self.not_sent([f"effort {self.effort}"])
+        elif self.effort not in ("", sent):
+            yield f"effort {self.effort} is sent as {sent}, the nearest that {self.full_name} takes"
+
+    def not_sent(self, these: Iterable[str]) -> Iterable[str]:
+        return (f"{what} is not sent: {self.full_name} takes none" for what in these)
+
 
 # More than any model takes and says in one call. A server that counts so is mistaken, and must not spend a year's
 # budget, or hold up a whole fleet's rate.
@@ -93,6 +109,14 @@ def counted(usage: Usage, messages: Sequence[ChatMessage], tools: Sequence[ToolS
     return usage.model_copy(update=unsaid)
 
 
+def news(told: list[str], remarks: Iterable[str]) -> Iterator[str]:
+    """Those that were not told before: each is said once in a session."""
+    for remark in remarks:
+        if remark not in told:
+            told.append(remark)
+            yield remark
+
+
 class Reader(Protocol):
     """Reads one reply. Events of another shape than the format's raise one of `direct.ODD`: what a
     server sends is anybody's guess."""
@@ -115,8 +139,8 @@ class Wire(Protocol):
 
     def body(self, question: Question) -> Json: ...
 
-    def unsent(self, question: Question) -> Iterable[str]:
-        """What was asked for and is not sent, since the model takes no such thing."""
+    def remarks(self, question: Question) -> Iterable[str]:
+        """What was asked for and is not sent, since the model takes no such thing, or is sent as something else."""
         ...
 
     def reader(self, question: Question) -> Reader: ...

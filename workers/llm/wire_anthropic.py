@@ -75,12 +75,12 @@ class AnthropicWire:
             "stream": True,
         } | {name: value for name, value in optional.items() if value is not None}
 
-    def unsent(self, question: Question) -> Iterator[str]:
+    def remarks(self, question: Question) -> Iterator[str]:
         if question.temperature is not None and _temperature(question) is None:
-            yield f"temperature {question.temperature:g}"
-        if question.effort and not _thinking(question)[0]:
-            yield f"effort {question.effort}"
-        yield from left_out(question.options, ANTHROPIC)
+            yield from question.not_sent([f"temperature {question.temperature:g}"])
+        if question.effort and "thinking" not in question.options:
+            yield from question.effort_told(_effort_sent(question))
+        yield from question.not_sent(left_out(question.options, ANTHROPIC))
 
     def reader(self, question: Question) -> AnthropicReader:
         return AnthropicReader(question)
@@ -98,6 +98,13 @@ def _thinking(question: Question) -> tuple[Json, tuple[str, ...]]:
     if question.temperature is not None and claude.takes_temperature and question.effort in ("", "low"):
         return {}, ()
     return thinking_for(claude, question.effort, _max_tokens(question), at_home=question.at_home)
+
+
+def _effort_sent(question: Question) -> str:
+    """A budget of thoughts says all words but the lowest and the highest in its own way."""
+    thinking, _ = _thinking(question)
+    effort = part(thinking, "output_config").get("effort")
+    return str(effort) if effort else question.effort if thinking else ""
 
 
 def _temperature(question: Question) -> float | None:

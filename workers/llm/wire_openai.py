@@ -20,7 +20,7 @@ from envelope.budget import Usage
 from .assembly import Assembly
 from .base import Completed, Failed, Failure, ModelEvent
 from .failures import ProviderError, failed, interrupted
-from .openai_format import NEVER, messages_for, openai_effort, takes_temperature, thinks, tools_for
+from .openai_format import NEVER, messages_for, takes_temperature, thinks, tools_for
 from .openai_items import REASONING_KEYS, THOUGHTS, Extras, parts_of, text_of
 from .options import NOT_WHILE_THINKING, OPENAI, left_out, sent
 from .overflow import is_overflow
@@ -86,8 +86,7 @@ class OpenAiWire:
             "max_completion_tokens" if is_thinking else rules.limit_key: question.max_output_tokens,
             "stream_options": {"include_usage": True} if rules.takes_stream_options else None,
         }
-        if question.effort:
-            effort = question.effort if rules.knows_max_effort else openai_effort(question.model, question.effort)
+        if effort := question.known_effort:
             options = {"reasoning_effort": effort} | options
         return {
             **rules.extra,
@@ -97,10 +96,12 @@ class OpenAiWire:
             "stream": True,
         } | {name: value for name, value in optional.items() if value is not None}
 
-    def unsent(self, question: Question) -> Iterator[str]:
+    def remarks(self, question: Question) -> Iterator[str]:
+        if "reasoning_effort" not in sent(question.options, OPENAI):
+            yield from question.effort_told(question.known_effort)
         if question.temperature is not None and not takes_temperature(question.model):
-            yield f"temperature {question.temperature:g}"
-        yield from left_out(question.options, _known_options(question.model))
+            yield from question.not_sent([f"temperature {question.temperature:g}"])
+        yield from question.not_sent(left_out(question.options, _known_options(question.model)))
 
     def reader(self, question: Question) -> OpenAiReader:
         return OpenAiReader(question)

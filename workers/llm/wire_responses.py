@@ -21,7 +21,7 @@ from .arguments import parsed
 from .assembly import Assembly, verbatim
 from .base import ChatMessage, Completed, FilePart, ModelEvent, ToolCall, ToolSpec
 from .failures import ProviderError, failed, interrupted
-from .openai_format import openai_effort, sayable, thinks
+from .openai_format import sayable, thinks
 from .options import NOT_WHILE_THINKING, RESPONSES, left_out, sent
 from .wire import Json, Question, counted, part
 from .wire_openai import DONE, openai_error
@@ -49,8 +49,7 @@ class ResponsesWire:
         is_thinking = thinks(question.model)
         system = "\n\n".join(one.content for one in question.messages if one.role == "system")
         options = sent(question.options, _known_options(question.model))
-        asked = openai_effort(question.model, question.effort) if question.effort else None
-        effort = options.pop("reasoning_effort", asked)
+        effort = options.pop("reasoning_effort", question.known_effort)
         verbosity = options.pop("verbosity", "low" if _TERSE.match(question.model) else None)
         reasoning = {"effort": effort, "summary": "auto" if is_thinking else None}
         optional = {
@@ -73,10 +72,12 @@ class ResponsesWire:
             "prompt_cache_key": cache_key(question.messages),
         } | {name: value for name, value in optional.items() if value is not None}
 
-    def unsent(self, question: Question) -> Iterator[str]:
+    def remarks(self, question: Question) -> Iterator[str]:
+        if "reasoning_effort" not in sent(question.options, RESPONSES):
+            yield from question.effort_told(question.known_effort)
         if question.temperature is not None and thinks(question.model):
-            yield f"temperature {question.temperature:g}"
-        yield from left_out(question.options, _known_options(question.model))
+            yield from question.not_sent([f"temperature {question.temperature:g}"])
+        yield from question.not_sent(left_out(question.options, _known_options(question.model)))
 
     def reader(self, question: Question) -> ResponsesReader:
         return ResponsesReader(question)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from envelope.errors import ExitCode
 from orchestrator.client import Muster
 from orchestrator.settings import Settings
 from orchestrator.supervisor.attach import attached, is_running, stop_fleet
@@ -178,13 +179,28 @@ async def test_other_settings_start_an_unneeded_fleet_anew_and_say_so(settings: 
     for looking in ({"works": False}, {"start": False}):  # who only looks changes nothing
         async with attached(others, **looking, tell=told.append) as seen:
             assert (seen.pid, seen.different, told) == (pid, ("MUSTER_MODEL",), [])
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         second = await _other_fleet(others, pid, told)
     assert len(told) == 1 and "with other settings (MUSTER_MODEL)" in told[0]
     async with attached(others) as third:
         assert third.pid == second
         async with attached(settings, tell=told.append) as fourth:
             assert (fourth.pid, fourth.different, len(told)) == (second, ("MUSTER_MODEL",), 1)
+    await stop_fleet(settings)
+
+
+async def test_settings_that_no_worker_starts_with_are_refused_and_the_fleet_goes_on(settings: Settings, monkeypatch):
+    async with attached(settings) as first:
+        pid = first.pid
+    with monkeypatch.context() as wrong:
+        wrong.setenv("MUSTER_MODEL_EFFORT", "hihg")
+        with pytest.raises(StartFailed) as failure:
+            async with attached(settings):
+                pass
+    assert failure.value.message.startswith("MUSTER_MODEL_EFFORT is not usable")
+    assert (failure.value.exit_code, "MUSTER_MODEL_EFFORT" in failure.value.hint) == (ExitCode.USAGE, True)
+    async with attached(settings, start=False) as still:
+        assert still.pid == pid
     await stop_fleet(settings)
 
 

@@ -201,17 +201,96 @@ async def test_an_overflow_is_an_error_where_compaction_is_turned_off(kit, serve
     assert server.log.requests == 1
 
 
-@pytest.mark.parametrize(
-    ("rule", "said"),
-    [("reply: {text: ' '}", "gave no summary"), ("fault: {status: 401}", "could not be summarised")],
-)
-async def test_a_summary_that_fails_ends_the_session_and_it_can_be_opened_again(kit, serve, rule, said):
-    server = await serve(LOOKS_UP.replace("reply: {text: Two words were looked up.}", rule, 1))
+NO_SUMMARIES = [
+    "reply: {text: ' '}",
+    "reply: {tool_calls: [{name: lookup, arguments: {word: x}}]}",
+    "reply: {text: Let me look., tool_calls: [{name: lookup, arguments: {word: x}}]}",
+    "reply: {text: No., finish_reason: refusal}",
+    "fault: {status: 400, message: no such parameter}",
+    "fault: {status: 400, message: 'prompt is too long: 9 tokens > 8 maximum'}",
+]
+
+
+def without_summary(rule: str, others: str) -> str:
+    return f"rules: [{{when: {{system_contains: You write the notes}}, {rule}}}, {others}]"
+
+
+@pytest.mark.parametrize("rule", NO_SUMMARIES)
+async def test_a_summary_that_fails_is_told_and_the_session_goes_on_with_its_whole_history(kit, serve, rule):
+    server = await serve(without_summary(rule, "{reply: {text: The answer.}}"))
+    bench = kit.Bench(server.base_url)
+    bench.said.append("/compact")
+
+    session = await bench.run(kit.opened())
+
+    assert (session.outcome.text, session.outcome.error, session.compaction) == ("The answer.", None, None)
+    [told] = bench.told("warning")
+    assert told.code == "compaction_failed" and "was not summarised, and stays as it is" in told.message
+    assert server.log.requests == 2  # and not again
+    assert reopen_session(session, kit.AGENT, model="m", prompt="x", budget=Budget()).due is None
+
+
+@pytest.mark.parametrize("rule", NO_SUMMARIES)
+async def test_a_session_that_was_opened_for_a_summary_alone_fails_with_it_and_takes_the_next_prompt(kit, serve, rule):
+    server = await serve(without_summary(rule, "{reply: {text: The answer.}}"))
+    bench = kit.Bench(server.base_url)
+    ended = await bench.run(kit.opened())
+    opened = reopen_session(ended, kit.AGENT, model=ended.model, prompt="", budget=Budget())
+
+    session = await bench.run(only_compacted(opened))
+
+    assert session.outcome.error is ErrorCode.MODEL_FAILED and "could not be summarised" in session.outcome.detail
+    again = await bench.run(reopen_session(session, kit.AGENT, model=ended.model, prompt="And?", budget=Budget()))
+    assert (again.outcome.text, server.log.requests) == ("The answer.", 3)
+
+
+@pytest.mark.parametrize("text", ["' '", "Once more."])
+async def test_a_full_window_that_no_summary_empties_is_not_summarised_without_end(kit, serve, text):
+    calls = f"text: {text}, tool_calls: [{{name: lookup, arguments: {{word: x}}}}]"
+    turns = [
+        f"{{when: {{turn: {n}}}, reply: {{{calls.replace('word: x', f'word: w{n}')}, {FULL}}}}}" for n in range(1, 9)
+    ]
+    server = await serve(without_summary(f"reply: {{{calls}}}", ", ".join(turns) + ", {reply: {text: Done.}}"))
+    bench = kit.Bench(server.base_url, policy=SMALL)
+
+    session = await bench.run(kit.opened())
+
+    assert session.outcome.text.endswith("Done.") and session.compaction is None
+    assert [warning.code for warning in bench.told("warning")] == ["compaction_failed"] * 3
+    assert server.log.requests == 9 + 3
+
+
+async def test_a_provider_that_is_not_there_for_a_summary_ends_the_session_and_it_can_be_opened_again(kit, serve):
+    server = await serve(LOOKS_UP.replace("reply: {text: Two words were looked up.}", "fault: {status: 401}", 1))
 
     session = await kit.Bench(server.base_url, policy=SMALL).run(kit.opened())
 
-    assert said in session.outcome.detail and session.outcome.error is not None
-    assert reopen_session(session, kit.AGENT, model="m", prompt="x", budget=Budget()).due is Due.FULL
+    assert "could not be summarised" in session.outcome.detail and session.outcome.error is not None
+    assert reopen_session(session, kit.AGENT, model="m", prompt="x", budget=Budget()).due is None
+
+
+async def test_an_overflow_without_a_summary_ends_the_session_and_the_next_prompt_is_tried(kit, serve):
+    rules = f"{{when: {{user_contains: What is it}}, {server_overflow(1)[1:]}, {{reply: {{text: The answer.}}}}"
+    server = await serve(without_summary("reply: {text: ' '}", rules))
+    bench = kit.Bench(server.base_url)
+
+    session = await bench.run(kit.opened())
+
+    assert session.outcome.error is ErrorCode.MODEL_FAILED and "gave no summary" in session.outcome.detail
+    again = await bench.run(reopen_session(session, kit.AGENT, model=session.model, prompt="And?", budget=Budget()))
+    assert (again.outcome.text, again.due) == ("The answer.", None)
+
+
+async def test_an_answer_in_the_last_turn_outlives_a_compaction_that_nothing_pays_for(kit, serve):
+    server = await serve(f"rules: [{NOTES}, {{reply: {{text: The answer.}}}}]")
+    bench = kit.Bench(server.base_url)
+    ended = await bench.run(kit.opened(max_turns=2))
+    bench.said.append("/compact")
+
+    session = await bench.run(ended.model_copy(update={"turn": 2}))
+
+    assert (session.outcome.text, session.outcome.error, session.due) == ("The answer.", None, None)
+    assert bench.told("warning")[0].code == "compaction_failed"
 
 
 async def test_a_session_is_compacted_when_a_person_asks_and_keeps_its_answer(kit, serve):

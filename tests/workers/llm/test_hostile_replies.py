@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import tracemalloc
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 
@@ -298,3 +299,27 @@ def test_thousands_of_thoughts_by_way_of_litellm_keep_nobody_busy():
         items = extras.items("m", (), {})
 
     assert items is not None and len(items.items[0]["message"]["thinking_blocks"]) == 30_000
+
+
+def test_very_many_tiny_details_take_no_more_than_their_text():
+    reader = OPENAI.reader(Question("m", "openai/m", [], []))
+    piece = json.dumps(
+        {"choices": [{"delta": {"reasoning_details": [{"type": "t", "index": 0, "text": "ab"}]}}]}
+    ).encode()
+    tracemalloc.start()
+    for _ in range(60_000):
+        list(reader.read(piece))
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    list(reader.read(b'{"choices": [{"delta": {"content": "it"}, "finish_reason": "stop"}]}'))
+
+    (item,) = reader.completed().provider_items.items
+    assert item["message"]["reasoning_details"] == [{"type": "t", "index": 0, "text": "ab" * 60_000}]
+    assert peak_bytes < 16 * 1024 * 1024  # 30 MB, were each piece kept
+
+
+def test_more_blocks_of_thoughts_than_any_reply_has_are_refused():
+    reader = OPENAI.reader(Question("m", "openai/m", [], []))
+    many = [{"text": "a"}] * 10_000
+    with pytest.raises(ValueError, match="blocks"):
+        list(reader.read(json.dumps({"choices": [{"delta": {"reasoning_details": many}}]}).encode()))

@@ -507,12 +507,58 @@ def test_what_an_agent_says_of_thinking_goes_before_what_is_always_said():
     assert body_for("zai/glm-5", options={"thinking": {"type": "disabled"}})["thinking"] == {"type": "disabled"}
 
 
-@pytest.mark.parametrize(("name", "sent"), [("deepseek/m", "max"), ("moonshot/m", "high"), ("openai/gpt-4.1", "high")])
-def test_the_highest_effort_is_said_as_the_server_knows_it(name, sent):
-    where = endpoint(name, "", KEY, {})
-    question = Question(where.model, name, [], [], rules=where.rules, effort="max")
+# provider/model, what is asked for, what is sent, in words of the model; None: nothing
+EFFORTS = [
+    ("deepseek/m", "max", "max"),
+    ("deepseek/m", "low", "high"),
+    ("moonshot/kimi-k3", "max", "max"),
+    ("moonshot/kimi-k3", "medium", "low"),
+    ("moonshot/kimi-k2.6", "high", None),
+    ("mistral/mistral-small-latest", "max", "high"),
+    ("mistral/mistral-medium-latest", "low", "none"),
+    ("mistral/mistral-medium-2505", "high", None),
+    ("mistral/magistral-medium-latest", "high", None),
+    ("mistral/codestral-latest", "high", None),
+    ("xai/grok-4", "low", None),
+    ("xai/grok-4-1-fast-reasoning", "high", None),
+    ("xai/grok-4.20-0309-reasoning", "high", None),
+    ("xai/grok-4.20-multi-agent-0309", "high", None),
+    ("xai/grok-code-fast-1", "high", None),
+    ("xai/grok-3", "high", None),
+    ("xai/grok-3-mini-latest", "medium", "low"),
+    ("xai/grok-4.3-latest", "medium", "medium"),
+    ("xai/grok-4.5", "max", "high"),
+    ("xai/grok-4.6", "max", "xhigh"),
+    ("xai/grok-5", "none", "low"),
+    ("groq/openai/gpt-oss-120b", "max", "high"),
+    ("groq/llama-3.3-70b-versatile", "high", None),
+    ("minimax/MiniMax-M3", "high", None),
+    ("openai/gpt-4.1", "high", None),
+    ("openai/o3", "max", "high"),
+    ("openrouter/openai/gpt-5.2", "max", "xhigh"),
+    ("hosted_vllm/qwen3", "max", "high"),
+]
 
-    assert OPENAI.body(question)["reasoning_effort"] == sent
+
+@pytest.mark.parametrize(("name", "asked", "sent"), EFFORTS)
+def test_effort_is_said_as_the_server_knows_it_and_what_becomes_of_it_is_told(name, asked, sent):
+    own = "http://here/v1" if name.startswith(("hosted_vllm", "minimax")) else ""
+    where = endpoint(name, own, KEY, {})
+    question = Question(where.model, name, [], [], rules=where.rules, effort=asked)
+
+    assert OPENAI.body(question).get("reasoning_effort") == sent
+    told = {None: [f"effort {asked} is not sent: {name} takes none"], asked: []}
+    changed = [f"effort {asked} is sent as {sent}, the nearest that {name} takes"]
+    assert [*OPENAI.remarks(question)] == told.get(sent, changed)
+
+
+def test_what_an_agent_writes_itself_goes_before_effort():
+    where = endpoint("xai/grok-4", "", KEY, {})
+    question = Question(where.model, "xai/grok-4", [], [], rules=where.rules, effort="low")
+    question = replace(question, options={"reasoningEffort": "high"})
+
+    assert OPENAI.body(question)["reasoning_effort"] == "high"
+    assert [*OPENAI.remarks(question)] == []
 
 
 def test_minimax_is_asked_in_anthropics_format_unless_its_address_says_otherwise():

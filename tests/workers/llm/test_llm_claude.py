@@ -64,7 +64,8 @@ def test_temperature_only_where_the_model_takes_it():
     def sent(model: str, **fields):
         question = asking(model, temperature=0.5, **fields)
         body = ANTHROPIC.body(question)
-        return body.get("temperature"), "thinking" in body, [*ANTHROPIC.unsent(question)]
+        told = [remark.partition(" is not sent")[0] for remark in ANTHROPIC.remarks(question)]
+        return body.get("temperature"), "thinking" in body, told
 
     assert sent("claude-opus-5") == (None, True, ["temperature 0.5"])
     assert sent("claude-opus-4-7") == (None, True, ["temperature 0.5"])
@@ -74,10 +75,26 @@ def test_temperature_only_where_the_model_takes_it():
     assert sent("claude-3-5-haiku-20241022") == (0.5, False, [])
 
 
+@pytest.mark.parametrize(
+    ("model", "effort", "told"),
+    [
+        ("claude-opus-5", "max", []),
+        ("claude-sonnet-4-6", "xhigh", ["is sent as high, the nearest that anthropic/claude-sonnet-4-6 takes"]),
+        ("claude-opus-4-5", "max", ["is sent as high, the nearest that anthropic/claude-opus-4-5 takes"]),
+        ("claude-sonnet-4-5", "max", []),  # a budget of thoughts
+        ("claude-opus-5", "none", ["is sent as low, the nearest that anthropic/claude-opus-5 takes"]),
+        ("claude-3-5-haiku-20241022", "high", ["is not sent: anthropic/claude-3-5-haiku-20241022 takes none"]),
+        ("MiniMax-M3", "high", ["is not sent: anthropic/MiniMax-M3 takes none"]),
+    ],
+)
+def test_what_becomes_of_effort_is_told(model, effort, told):
+    assert [*ANTHROPIC.remarks(asking(model, effort=effort))] == [f"effort {effort} {how}" for how in told]
+
+
 def test_options_of_other_providers_are_told_and_not_sent():
     question = asking("claude-opus-5", options={"seed": 7, "serviceTier": "priority", "api_base": "http://x"})
 
-    assert [*ANTHROPIC.unsent(question)] == ["seed 7"]
+    assert [*ANTHROPIC.remarks(question)] == ["seed 7 is not sent: anthropic/claude-opus-5 takes none"]
     assert ANTHROPIC.body(question)["service_tier"] == "priority"
 
 

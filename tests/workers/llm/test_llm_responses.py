@@ -71,9 +71,9 @@ def test_what_a_model_does_not_take_is_not_sent_and_is_told():
     thinking, plain = asking(temperature=0.5), asking(model="gpt-4.1", temperature=0.5)
 
     assert "temperature" not in RESPONSES.body(thinking)
-    assert [*RESPONSES.unsent(thinking)] == ["temperature 0.5"]
+    assert [*RESPONSES.remarks(thinking)] == [f"temperature 0.5 is not sent: {thinking.full_name} takes none"]
     assert RESPONSES.body(plain)["temperature"] == 0.5 and "include" not in RESPONSES.body(plain)
-    assert [*RESPONSES.unsent(plain)] == []
+    assert [*RESPONSES.remarks(plain)] == []
 
 
 def test_the_last_turn_forbids_calls_and_offers_the_same_tools():

@@ -17,6 +17,7 @@ from workers.llm.anthropic_format import EMPTY, MARK
 from workers.llm.base import ChatMessage, Completed, Failed, Failure, ProviderItems, ToolCall, ToolSpec
 from workers.llm.connections import proxy_for
 from workers.llm.direct import MAX_ERROR_BYTES, ODD, DirectModel
+from workers.llm.litellm import LiteLlmModel
 from workers.llm.providers import ANTHROPIC, OPENAI, RESPONSES, endpoint
 from workers.llm.wire import Question
 from workers.llm.wire_openai import OpenAiWire
@@ -122,9 +123,9 @@ def test_what_a_model_that_thinks_refuses_is_not_sent_and_is_told():
         thinking = asking(model="gpt-5", options={"topP": 0.5, "verbosity": "low"})
 
         assert "top_p" not in wire.body(thinking)
-        assert [*wire.unsent(thinking)] == ["top_p 0.5"]
+        assert [*wire.remarks(thinking)] == [f"top_p 0.5 is not sent: {thinking.full_name} takes none"]
         assert wire.body(replace(thinking, model="gpt-4.1"))["top_p"] == 0.5
-        assert [*wire.unsent(replace(thinking, model="gpt-4.1"))] == []
+        assert [*wire.remarks(replace(thinking, model="gpt-4.1"))] == []
 
 
 async def test_both_engines_send_what_an_agent_asks_of_its_model(serve):
@@ -138,6 +139,31 @@ async def test_both_engines_send_what_an_agent_asks_of_its_model(serve):
     for body in server.log.bodies:
         assert (body["top_p"], body["seed"], body.get("n")) == (0.5, 7, None)
     assert server.log.bodies[0]["reasoning_effort"] == "high"
+
+
+async def test_what_litellm_leaves_out_or_changes_is_told_once(serve):
+    server = await serve("rules: [{reply: {text: it}}]")
+    options = {"seed": 7, "top_k": 5, "topP": 0.5}
+
+    def named(name: str, **fields) -> LiteLlmModel:
+        return LiteLlmModel(name, f"{server.url}/v1", "sk-nobody-0123456789", **fields)
+
+    thinking, plain = (
+        named("openai/gpt-5-mini", effort="max", options=options),
+        named("mistral/codestral-latest", effort="low"),
+    )
+    remarks = [[e async for e in model.stream(HISTORY[:2], [])][-1].remarks for model in (thinking, thinking, plain)]
+
+    assert remarks == [
+        (
+            "effort max is sent as high, the nearest that openai/gpt-5-mini takes",
+            "top_k 5 is not sent: openai/gpt-5-mini takes none",
+            "top_p 0.5 is not sent: openai/gpt-5-mini takes none",
+        ),
+        (),
+        ("effort low is not sent: mistral/codestral-latest takes none",),
+    ]
+    assert [body.get("reasoning_effort") for body in server.log.bodies] == ["high", "high", None]
 
 
 async def test_where_a_server_refuses_the_word_that_forbids_calls_it_is_asked_without():
