@@ -141,8 +141,8 @@ PROGRAMS: dict[str, Row] = {
     "ruby": Row("-C= -W -w -c -U -v? --version? -h? --help? -I=!", from_input=True),
     "php": Row("-f= -S= -t= -s -w -q -C -H -l -n -i? -m? -v? --version? -h? --help?", from_input=True),
     **_rows(
-        "lua, luajit, irb, R, Rscript, julia, elixir, erl, iex, groovy, scala, jshell, tclsh, wish, guile, racket, sbcl,"
-        " clisp, ghci, runghc, ocaml, octave, gnuplot, dc, swipl, pwsh",
+        "lua, luajit, irb, R, Rscript, julia, elixir, erl, iex, groovy, scala, jshell, tclsh, wish, guile, racket,"
+        " sbcl, clisp, ghci, runghc, ocaml, octave, gnuplot, dc, swipl, pwsh",
         Row(_TELLS, from_input=True),
     ),
     "deno": Row("-q --quiet -V --version -h --help -L= --log-level=", commands=True),

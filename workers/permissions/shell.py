@@ -160,7 +160,7 @@ def _unfolded(command: SimpleCommand, around: _Around) -> CommandLine:
     settings = [SimpleCommand(f"{name}=", ()) for name in sorted(set(set_by_command(command))) if not is_own(name)]
     judged = [] if plainer and _assigns_its_own(command) else [placed]
     is_code = command.carries_code or (program(command) == "xargs" and any(map(_is_open, inner)))
-    code = (f"{CODE}{command.pattern}",) if is_code else ()
+    code = (f"{CODE}{command.text}",) if is_code else ()
     return _joined(
         [
             CommandLine((*judged, *settings), code=code),
