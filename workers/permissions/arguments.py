@@ -14,7 +14,9 @@ from functools import cache
 from .programs import PROGRAMS, Row
 from .syntax import Unparsable
 
-Values = Sequence[str | None]  # words as their program gets them; None where only running it tells
+# Words as their program gets them; None where only running it tells how many they are, and which.
+Values = Sequence[str | None]
+UNTOLD = "\0"  # one word, and only running it tells which
 
 # Of `git config`, what only reads; what a name and an address are is no program's business.
 _GIT_READS = frozenset({"--get", "--get-all", "--list", "-l", "--get-regexp", "get", "list", "--show-origin"})
@@ -55,6 +57,9 @@ def is_open(values: Values) -> bool:
         return _name(values) in _BY_PROGRAM
     if row.commands and operands_at(values) >= len(values):
         raise Unparsable(f"which command of {values[0]!r} this is comes from elsewhere")
+    if row.commands:
+        name, command = _name(values), values[operands_at(values)]
+        return name in MAKES or f"{name} {command}" in PROGRAMS
     return not row.from_input or _scan(values, row)[0] >= len(values)
 
 
@@ -68,7 +73,7 @@ def carries_code(values: Values) -> bool:
     """
     name = _name(values)
     if by_program := _BY_PROGRAM.get(name):
-        return by_program(values[1:])
+        return by_program([None if value == UNTOLD else value for value in values[1:]])
     row = _row(values)
     if row is None:
         return False
@@ -96,7 +101,7 @@ def _command_carries_code(name: str, rest: Values) -> bool:
 
 
 def _reads_config(rest: Values) -> bool:
-    if any(value is None for value in rest[:1]):
+    if any(value in (None, UNTOLD) for value in rest[:1]):
         return False
     plain = [value for value in rest if value not in ("--global", "--local", "--system", "--null", "-z", "--name-only")]
     if not plain or plain[0] in _GIT_READS or plain[0] == "--unset":
@@ -126,7 +131,7 @@ def _scan(values: Values, row: Row) -> tuple[int, bool, bool]:
     at = 1
     while at < len(values):
         value = values[at]
-        if value is None:
+        if value is None or value == UNTOLD:
             doubtful = True
             if not row.anywhere:
                 return at, code, doubtful
@@ -153,6 +158,8 @@ def _scan(values: Values, row: Row) -> tuple[int, bool, bool]:
         code, doubtful = code or "!" in marks, doubtful or "*" in marks
         if "." in marks:
             return len(values), False if row.always else code, doubtful
+        if takes_next and values[at + 1 : at + 2] == [None] and not row.anywhere:
+            return at, code, True
         at += 2 if takes_next else 1
     return len(values), code or row.from_input, doubtful
 

@@ -10,7 +10,18 @@ from envelope.reach import credentials_of, hosts_of
 from envelope.scope import Scope, allows, offers, split
 
 from ..tools.base import Target
-from .rules import CODE, UNPARSED, Action, Decision, Rule, evaluate, evaluate_spellings, hidden
+from .rules import (
+    CODE,
+    UNPARSED,
+    Action,
+    Decision,
+    Rule,
+    evaluate,
+    evaluate_spellings,
+    frees_bash,
+    hidden,
+    limits_bash,
+)
 
 # Permissions on a whole tool: they need a grant for all of it, and a rule that bans the tool bans them.
 WHOLE_OF = {"bash_unparsed": "bash"}
@@ -54,8 +65,8 @@ class Guard:
     """`scope` is a ceiling, `fixed` holds denies that no rule lifts, and in `rules` the last match wins. So it does in
     each list of `inherited`, which hold what is denied to the callers of a subagent, and to it.
 
-    A shell text that is not understood needs a grant for all of bash, and is asked for by default; but where nothing
-    limits bash and the sandbox has no network, it is allowed like any other."""
+    A shell text that is not understood needs a grant for all of bash, and is asked for by default; but where the rules
+    say `bash: allow`, nothing limits it, and the sandbox has no network, it is allowed like any other."""
 
     scope: Scope
     rules: tuple[Rule, ...]
@@ -120,25 +131,16 @@ class Guard:
         return any(allows(self.scope, tool, spelling) for spelling in target.spellings)
 
     def _bash_is_free(self) -> bool:
-        """May any command run, and reach nothing but its sandbox? What a text runs makes no difference then."""
+        """Does a rule allow all of bash, and does it reach nothing but its sandbox? What a text runs makes no
+        difference then."""
         if hosts_of(self.scope) | credentials_of(self.scope):
             return False
-        if any(_limits(rule) for rules in (self.fixed, *self.inherited) for rule in rules):
-            return False
-        for rule in reversed(self.rules):
-            if _limits(rule):
-                return False
-            if match(rule.permission, "bash") and covers([rule.pattern], "*"):
-                return True
-        return False
+        inherited = [rule for rules in (self.fixed, *self.inherited) for rule in rules]
+        return frees_bash(self.rules) and not any(limits_bash(rule) for rule in inherited)
 
 
 def _is_literal(pattern: str) -> bool:
     return not {"*", "?"} & set(pattern)
-
-
-def _limits(rule: Rule) -> bool:
-    return match(rule.permission, "bash") and rule.action is not Action.ALLOW
 
 
 def _decided(rules: Sequence[Rule], target: Target) -> Decision:

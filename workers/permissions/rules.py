@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from envelope.pattern import match
+from envelope.pattern import covers, match
 from envelope.scope import GOVERNED_BY
 from sandbox.container import HOME
 
@@ -70,7 +70,7 @@ class Decision(str):
 
 # Before a command that holds code, beside the command itself: no rule for commands that begin alike matches it.
 CODE = "(code) "
-# Without another rule: asked for, unless nothing limits bash (see `guard`).
+# Without another rule: asked for, unless all of bash is allowed by name (see `guard`).
 UNPARSED = Rule("bash_unparsed", "*", Action.ASK)
 # What holds for every agent. A file of secrets is asked for even when everything else may be read; its example is
 # there to be read. A folder outside the workspace is none of the task's business.
@@ -118,6 +118,20 @@ def evaluate_spellings(rules: Sequence[Rule], permission: str, spellings: Sequen
         if rule and rule.action is Action.DENY and not all(match(rule.pattern, spelling) for spelling in spellings):
             return decision
     return next((each for rule in reversed(rules) for each in found if each.rule is rule), found[0])
+
+
+def frees_bash(rules: Sequence[Rule]) -> bool:
+    """Do they allow all of bash by name (`bash: allow`), with nothing after it that limits bash?"""
+    for rule in reversed(rules):
+        if limits_bash(rule):
+            return False
+        if rule.permission == "bash" and covers([rule.pattern], "*"):
+            return True
+    return False
+
+
+def limits_bash(rule: Rule) -> bool:
+    return match(rule.permission, "bash") and rule.action is not Action.ALLOW
 
 
 def hidden(rules: Sequence[Rule], tool: str) -> bool:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Self
 
-from .arguments import carries_code, operands_at
+from .arguments import UNTOLD, carries_code, operands_at
 from .prefixes import prefix_words
 from .syntax import Node, Unparsable, source_of
 
@@ -115,8 +115,8 @@ class SimpleCommand:
 
     @property
     def values(self) -> list[str | None]:
-        """The words as the program gets them; None where only running it tells, or a word may be an option then."""
-        return [self.name, *(None if _OPTIONS_MAYBE.match(word) else word.value for word in self.words[1:])]
+        """The words as `arguments` takes them; one that may come to be options is not told."""
+        return [self.name, *map(_told, self.words[1:])]
 
     @property
     def _operands_at(self) -> int:
@@ -134,6 +134,12 @@ class SimpleCommand:
         start, end = self.words[first].at, len(self.text) if last is None else self.words[last - 1].end
         moved = tuple(word.moved(start) for word in self.words[first:last])
         return SimpleCommand(self.text[start:end], moved, self.redirected)
+
+
+def _told(word: Word) -> str | None:
+    if word.value is None and re.fullmatch(r'"[^"@*]*"', word):
+        return UNTOLD
+    return None if _OPTIONS_MAYBE.match(word) else word.value
 
 
 def check_name(command: SimpleCommand) -> None:

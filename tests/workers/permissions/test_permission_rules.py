@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from workers.permissions.ceiling import under
 from workers.permissions.guard import Ask, Denied, Guard
 from workers.permissions.rules import DEFAULTS, Action, Rule, evaluate, hidden, match, parse_rules
 from workers.tools.base import Target
@@ -187,6 +188,7 @@ def test_every_target_of_a_call_must_be_allowed():
 
 
 ONLINE = ("bash:**", "network:example.org")
+FREE = parse_rules({"bash": "allow"})
 
 
 @pytest.mark.parametrize(
@@ -211,20 +213,25 @@ def test_an_unparsed_command_that_is_granted_as_it_stands_is_within_the_scope():
 
 @pytest.mark.parametrize("scope", [("bash:*",), ("bash:**", "read:**"), ("*:**",)])
 @pytest.mark.parametrize("command", ["eval echo x", "cd $X && rm y", "for f in *; do $f; done"])
-def test_where_nothing_limits_bash_and_there_is_no_network_what_is_unparsed_runs(scope: tuple[str, ...], command: str):
-    assert Guard(scope, DEFAULTS).check(Bash().targets({"command": command})) is None
+def test_where_all_of_bash_is_allowed_and_there_is_no_network_what_is_unparsed_runs(
+    scope: tuple[str, ...], command: str
+):
+    assert Guard(scope, (*DEFAULTS, *FREE)).check(Bash().targets({"command": command})) is None
 
 
 @pytest.mark.parametrize(
     "guard",
     [
-        Guard(ONLINE, DEFAULTS),
-        Guard(("bash:**", "credential:pypi"), DEFAULTS),
-        Guard(("bash:**",), (*DEFAULTS, *parse_rules({"bash_unparsed": "ask"}))),
-        Guard(("bash:**",), (*DEFAULTS, *parse_rules({"bash": {"git push *": "deny"}}))),
+        Guard(("bash:**",), DEFAULTS),
+        Guard(ONLINE, (*DEFAULTS, *FREE)),
+        Guard(("bash:**", "credential:pypi"), (*DEFAULTS, *FREE)),
+        Guard(("bash:**",), (*DEFAULTS, *FREE, *parse_rules({"bash_unparsed": "ask"}))),
+        Guard(("bash:**",), (*DEFAULTS, *parse_rules({"bash_unparsed": "ask"}), *FREE)),
+        Guard(("bash:**",), under(DEFAULTS, FREE)),
+        Guard(("bash:**",), (*DEFAULTS, *parse_rules({"bash": {"*": "allow", "git push *": "deny"}}))),
         Guard(("bash:**",), (*DEFAULTS, *parse_rules({"bash": {"*": "ask", "git *": "allow"}}))),
-        Guard(("bash:**",), DEFAULTS, fixed=parse_rules({"bash": {"rm *": "deny"}})),
-        Guard(("bash:**",), DEFAULTS, inherited=(parse_rules({"bash": {"rm *": "deny"}}),)),
+        Guard(("bash:**",), (*DEFAULTS, *FREE), fixed=parse_rules({"bash": {"rm *": "deny"}})),
+        Guard(("bash:**",), (*DEFAULTS, *FREE), inherited=(parse_rules({"bash": {"rm *": "deny"}}),)),
     ],
 )
 def test_anything_that_limits_it_has_an_unparsed_command_asked_for(guard: Guard):

@@ -320,6 +320,7 @@ PUSHES = [
     "find . -exec git -C . push \\;", "git -c alias.p=push p; git push", "rm  x", "rm -r x", "'rm' x", "git $x",
     "git $(echo push)", "git {push,x}", "git pus?", "echo push | xargs git", "git -C $d push", "git --wat push",
     "git -C $d status", "echo x | xargs -I% git % x", "git p${x}ush", "git -c $x push", "$g push", "eval git push",
+    "npm --prefix $d test", "kubectl -n $d get x", "kubectl -n \"$@\" get x",
 ]  # fmt: skip
 
 

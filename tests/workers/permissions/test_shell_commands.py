@@ -258,10 +258,59 @@ def test_a_text_made_to_be_slow_is_refused(bomb: str):
         ("ls '*'", "ls *"),
         ("A=1 git push", "A=1 git push *"),
         ("PATH=a*", "PATH=a?"),
+        ("kubectl -n prod get pods", "kubectl get *"),
+        ("kubectl --context=x -nprod rollout status deploy/y", "kubectl rollout status *"),
+        ("docker -H tcp://x ps -a", "docker ps *"),
+        ('kubectl -n "$ns" get pods', "kubectl get *"),
+        ("npm --silent --prefix web run build", "npm run build *"),
+        ("cargo +nightly -q test --all", "cargo test *"),
+        ("go -C sub test ./...", "go test *"),
+        ("pip -q install x", "pip install *"),
+        ("make -C sub -j 4 test", "make test *"),
+        ("systemctl --user -M x status y", "systemctl status *"),
+        ("git  -C 'a b'  'log'  -3", "git log *"),
+        ("python -m pytest -x", "python -m pytest *"),
+        ("python -c 'x()'", "python -c 'x()'"),
+        ("git -c core.pager=x log", "git log"),
+        ("psql -c 'select *'", "psql -c 'select ?'"),
+        ("sed -n '1,5p' f", "sed *"),
+        ("awk '{print $1}' f", "awk *"),
+        ("awk 'BEGIN { system(x) }'", "awk 'BEGIN { system(x) }'"),
+        ("ssh host ls", "ssh host ls"),
     ],
 )
 def test_always_allows_what_begins_with_the_same_words(text: str, always: str):
     assert read(text).commands[0].always == always
+
+
+CODE = [
+    "python -c x", "python3.11 -Bc x", "python -X dev -c x", "python - < f", "python", "node -e x", "node --eval=x",
+    "perl -lane x", "perl -i.bak -pe s/a/b/ f", "ruby -e x", "php -r x", "psql -c x", "psql db",
+    "sqlite3 db 'select 1'", "ssh h ls", "make -f - x", "make --eval=x", "make SHELL=x", "tar xf a --to-command=x",
+    "tar -xIx f", "tar xIf x f", "git -c a.b=c log", "git --exec-path=/x log", "git --config-env=a.b=C log",
+    "git config core.pager x", "git bisect run x", "git submodule foreach x", "git rebase -i --exec x",
+    "git clone -u x y", "awk 'BEGIN{system(x)}'", 'awk \'{print > "f"}\'', "awk '{print | x}'", "sed '1e x' f",
+    "sed 's/a/b/e' f", "sed 'w f' g", "sed -n '/a/{s/b/c/w x\n}' f", "find . -exec awk 'BEGIN{system(x)}' {} +",
+    "xargs python", "xargs sed s/a/b/", "rsync -e x a b", "npm --script-shell=x test", "npm test --script-shell=x",
+    "docker --config=x ps", "kubectl --kubeconfig=x get pods", "cargo --config x test", "go test -exec x ./...",
+    "rg --pre x y", "sort --compress-program=x f", "split --filter=x f", "python $f", "python -W $x y.py",
+]  # fmt: skip
+NO_CODE = [
+    "python x.py -c y", "python -m pytest -c x", "python --version", "python -u x.py -e", "node x.js -e",
+    "node --version", "perl x.pl -e", "psql --version", "psql -f x.sql", "make -j4 test", "make X=1 test",
+    "tar xf a.tgz", "tar -czf x.tgz src", "git -C x log", "git --no-pager diff", "git config user.name x",
+    "git config --get core.pager", "git config --list", "git clone x y", "git rebase main", "git bisect start",
+    "git submodule update --init", "awk '{print $1}' f", "awk -F: '$3 > 100 {print $1}' f",
+    "awk -F, -v x=1 '/a/ || /b/' f", "sed -n 1,5p f", "sed -i 's/a/b/g; s|c|d|' f",
+    "sed -E -e 's/(a)/\\1/' -e '/x/d' f", "sed '/a/,/b/d' f", "sed '$!N; P; D' f", "sed '/x/{s/a/b/;p}' f",
+    "sed -i.bak '3i text; e x' f", "find . -name x", "xargs ls", "xargs python x.py", "xargs git add",
+    "npm test -- x", "cargo test", "go test ./...", "sort -u f", "rg x", "ls -c",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "is_code"), [*((text, True) for text in CODE), *((text, False) for text in NO_CODE)])
+def test_code_in_an_argument_is_told(text: str, is_code: bool):
+    assert bool(read(text).code) is is_code
 
 
 @pytest.mark.parametrize("text", [text for text, _ in (*PLAIN, *REDIRECTED, *NESTED, *RUN_BY_OTHERS)])
