@@ -129,7 +129,8 @@ def _read_node(node: Node, found: Mapping[int, SimpleCommand], around: _Around) 
         case "redirected_statement" if node.children[0].type in _REDIRECTS:
             raise Unparsable("there is a redirection without a command")
         case "compound_statement" if is_arithmetic(node):
-            return CommandLine(tuple(SimpleCommand(text, ()) for text in run_by_posix_shells(node)))
+            names = ((text, re.match(r"\w+", text)) for text in run_by_posix_shells(node))
+            return CommandLine(tuple(SimpleCommand(text, (Word(name[0], name[0], 0),)) for text, name in names if name))
         case "variable_assignment" if node.parent and node.parent.type == "command":
             return CommandLine()  # judged with its command
         case _:

@@ -11,12 +11,14 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from workers.acp.tools import RunCommand
 from workers.permissions.guard import Guard
 from workers.permissions.rules import DEFAULTS, parse_rules
 from workers.tools.bash import Bash
@@ -375,3 +377,12 @@ def test_a_hostile_text_is_judged_within_a_bounded_time(piece: str):
             begun = time.process_time()
             NARROW.check(Bash().targets({"command": text}))
             assert time.process_time() - begun < CPU_BOUND_S
+
+
+def test_what_a_program_sets_for_its_terminal_is_judged_like_the_line():
+    async def start(command: str, cwd: str, env: Mapping[str, str]) -> str:
+        raise AssertionError("only judged")
+
+    tool = RunCommand(start)
+    assert NARROW.check(tool.targets({"command": "git log", "env": {"name": "x"}})) is None
+    assert NARROW.check(tool.targets({"command": "git log", "env": {"GIT_PAGER": "x"}})) is not None

@@ -92,6 +92,8 @@ RUN_BY_OTHERS = [
     ("bash --version", ["bash --version"]),
     (". venv/bin/activate", [". venv/bin/activate"]),
     ("PATH=.; ls", ["PATH=.", "ls"]),
+    ("((x > 3)) && rm x", ["x > 3", "rm x"]),  # for a POSIX shell, `x` is a command
+    ("((i++)); ((i += 2)); ((i == 3 || n))", ["i == 3", "n"]),
     ("export A=1 LD_PRELOAD=./x.so; ls", ["A=1", "LD_PRELOAD=./x.so", "ls"]),
 ]
 
