@@ -24,7 +24,9 @@ from workers.permissions.rules import DEFAULTS, parse_rules
 from workers.tools.bash import Bash
 
 SHELLS = [name for name in ("bash", "dash") if shutil.which(name)]
-RUN_TIMEOUT_S = 20
+RUN_TIMEOUT_S = 60
+# Not on every machine.
+MISSING = [name for name in ("awk", "make", "perl", "python", "split", "tar") if not shutil.which(name)]
 GRANTED = (
     *(
         "git",
@@ -242,6 +244,8 @@ def test_no_attack_is_within_a_scope_for_other_programs(text: str):
 
 @pytest.mark.parametrize("text", LIVE)
 def test_real_shells_run_what_the_attacks_are_about(text: str, stage: Path):
+    if missing := [name for name in MISSING if re.search(rf"\b{name}\b", text)]:
+        pytest.skip(f"no {missing[0]} here")
     assert any(runs_evil(shell, text, stage) for shell in SHELLS)
 
 
