@@ -13,6 +13,7 @@ from typing import Any, cast
 from sandbox.base import WORKSPACE
 
 from ..permissions.guard import ENGINE
+from ..permissions.variables import is_own
 from ..project.framing import shortened
 from ..tools.base import Target, ToolContext, ToolResult
 from ..tools.bash import Bash
@@ -77,6 +78,11 @@ class RunCommand(Bash):
 
     def __init__(self, start: Callable[[str, str, Mapping[str, str]], Awaitable[str]]) -> None:
         self._start = start
+
+    def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
+        """Variables that something else may read are judged as if the line itself set them."""
+        names = (name for name in arguments.get("env", {}) if not is_own(name))
+        return [*super().targets(arguments), *(Target("bash", f"{name}=") for name in names)]
 
     async def run(self, context: ToolContext, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
         cwd = absolute(arguments.get("workdir", WORKSPACE))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from envelope.pattern import match
 
-from .rules import Action, Rule
+from .rules import Action, Rule, evaluate, frees_bash
 
 STRICTNESS = (Action.ALLOW, Action.ASK, Action.DENY)
 _WILD = frozenset("*?")
@@ -19,7 +19,11 @@ def under(ceiling: Sequence[Rule], rules: Sequence[Rule]) -> tuple[Rule, ...]:
     `ceiling` must begin with a rule on everything. Where two wildcards overlap and neither holds the other, what the
     ceiling asks about is denied: less than both, never more.
     """
-    return (*ceiling, *(narrow for rule in rules for narrow in _under(ceiling, rule)))
+    narrowed = (*ceiling, *(narrow for rule in rules for narrow in _under(ceiling, rule)))
+    if frees_bash(narrowed) and not frees_bash(ceiling):
+        # `bash: allow` would speak for texts, too, that cannot be understood (see `guard`)
+        return (*narrowed, Rule("bash_unparsed", "*", evaluate(ceiling, "bash_unparsed", "*").action))
+    return narrowed
 
 
 def frees(ceiling: Sequence[Rule], rule: Rule) -> bool:

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from envelope.scope import Scope, allows, offers
+from envelope.pattern import covers, match
+from envelope.reach import credentials_of, hosts_of
+from envelope.scope import Scope, allows, offers, split
 
 from ..tools.base import Target
-from .rules import Action, Rule, evaluate, hidden
+from .rules import (
+    CODE,
+    UNPARSED,
+    Action,
+    Decision,
+    Rule,
+    evaluate,
+    evaluate_spellings,
+    frees_bash,
+    hidden,
+    limits_bash,
+)
 
-# Permissions that are no tool of their own: the grant of the tool that needs them is what counts.
-SCOPED_AS = {"bash_unparsed": "bash"}
+# Permissions on a whole tool: they need a grant for all of it, and a rule that bans the tool bans them.
+WHOLE_OF = {"bash_unparsed": "bash"}
 # Asked for beside a tool's own permission; a scope has no grants for them.
 PLAN_FILE = "plan_file"  # the one file that whoever plans may write; it is in no workspace
 ENGINE = "engine"  # what a program with `engine: acp` asks for that is none of our tools
@@ -21,7 +34,7 @@ HEADLESS = tuple(Rule(tool, "*", Action.DENY) for tool in ("question", "plan_ent
 # permission → what the model can do instead
 HINTS = {
     "bash_unparsed": "; which commands it runs cannot be told, or in which folder: write them plainly (programs and"
-    " folders by their names, no eval, no [[ ]], no arithmetic on variables), one call for each if need be"
+    " folders by their names, no eval), one call for each if need be"
 }
 
 
@@ -50,7 +63,10 @@ Verdict = Allowed | Denied | Ask
 @dataclass(frozen=True, slots=True)
 class Guard:
     """`scope` is a ceiling, `fixed` holds denies that no rule lifts, and in `rules` the last match wins. So it does in
-    each list of `inherited`, which hold what is denied to the callers of a subagent, and to it."""
+    each list of `inherited`, which hold what is denied to the callers of a subagent, and to it.
+
+    A shell text that is not understood needs a grant for all of bash, and is asked for by default; but where the rules
+    say `bash: allow`, nothing limits it, and the sandbox has no network, it is allowed like any other."""
 
     scope: Scope
     rules: tuple[Rule, ...]
@@ -87,20 +103,59 @@ class Guard:
 
     def _judge(self, target: Target, approved: Sequence[Rule]) -> Denied | Action:
         permission, pattern = target.permission, target.pattern
-        tool = SCOPED_AS.get(permission, permission)
-        if tool not in UNSCOPED and not allows(self.scope, tool, pattern):
+        tool = WHOLE_OF.get(permission, permission)
+        if tool not in UNSCOPED and not self._is_granted(target):
             granted = ", ".join(grant for grant in self.scope if offers((grant,), tool)) or "no such grant"
-            return Denied(f"not allowed: {tool} {pattern!r} is outside this task's scope ({granted})")
-        if evaluate(self.fixed, permission, [pattern]).action is Action.DENY:
+            hint = HINTS.get(permission, "")
+            return Denied(f"not allowed: {tool} {pattern!r} is outside this task's scope ({granted}){hint}")
+        if _decided(self.fixed, target).action is Action.DENY:
             return Denied(f"not allowed: this agent never uses {permission} on {pattern!r}")
-        if any(evaluate(rules, permission, [pattern]).action is Action.DENY for rules in self.inherited):
+        if any(_decided(rules, target).action is Action.DENY for rules in self.inherited):
             return Denied(f"not allowed: {permission} {pattern!r} is denied to the agent that started this task")
-        decision = evaluate(self.rules, permission, [pattern])
+        decision = _decided(self.rules, target)
         if decision.action is Action.DENY:
             rule = f"{decision.rule.permission}: {decision.rule.pattern}" if decision.rule else "none"
             return Denied(f"not allowed: {permission} {pattern!r} is denied by the rule `{rule}`")
+        if decision.rule is UNPARSED and self._bash_is_free():
+            return Action.ALLOW
         is_approved = evaluate(approved, permission, [pattern]).action is Action.ALLOW
         return Action.ALLOW if is_approved else decision.action
+
+    def _is_granted(self, target: Target) -> bool:
+        tool = WHOLE_OF.get(target.permission, target.permission)
+        grants = [pattern for name, pattern in map(split, self.scope) if match(name, tool)]
+        if tool == "bash" and target.pattern.removeprefix(CODE) in filter(_is_literal, grants):
+            return True
+        if tool != target.permission:
+            return covers(grants, "*")
+        return any(allows(self.scope, tool, spelling) for spelling in target.spellings)
+
+    def _bash_is_free(self) -> bool:
+        """Does a rule allow all of bash, and does it reach nothing but its sandbox? What a text runs makes no
+        difference then."""
+        if hosts_of(self.scope) | credentials_of(self.scope):
+            return False
+        inherited = [rule for rules in (self.fixed, *self.inherited) for rule in rules]
+        return frees_bash(self.rules) and not any(limits_bash(rule) for rule in inherited)
+
+
+def _is_literal(pattern: str) -> bool:
+    return not {"*", "?"} & set(pattern)
+
+
+def _decided(rules: Sequence[Rule], target: Target) -> Decision:
+    """What the rules say of a target; of a whole tool nothing freer than "no" when they ban that tool."""
+    if target.pattern.startswith(CODE):  # a rule on its very text is about it, too
+        literal = target.pattern.removeprefix(CODE)
+        rules = [replace(rule, pattern=target.pattern) if rule.pattern == literal else rule for rule in rules]
+    decision = evaluate_spellings(rules, target.permission, target.spellings)
+    tool = WHOLE_OF.get(target.permission)
+    if tool is not None and decision.action is not Action.DENY:
+        about_all = (rule for rule in reversed(rules) if match(rule.permission, tool) and covers([rule.pattern], "*"))
+        banned = next(about_all, None)
+        if banned is not None and banned.action is Action.DENY:
+            return Decision(Action.DENY, banned, target.pattern)
+    return decision
 
 
 def unanswerable(wanted: Mapping[str, tuple[str, ...]]) -> Denied:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 # how many words → the beginnings of which this holds; a longer beginning wins over a shorter one. One word is enough
-# for what is not here. Options count as words, so that `git -C x push` is not allowed by way of `git -C x log`'s name.
+# for what is not here. Options that stand before a program's command are left out before words are counted.
 _BEGINNINGS: dict[int, tuple[str, ...]] = {
     2: (
         *("ansible", "apk", "apt", "apt-get", "bazel", "brew", "bun", "bundle", "cargo", "cdk", "cf", "choco"),
@@ -34,7 +34,7 @@ _BEGINNINGS: dict[int, tuple[str, ...]] = {
         *("kubectl kustomize", "kubectl rollout", "mc admin", "nix flake"),
         *("npm exec", "npm init", "npm run", "npm view", "openssl req", "openssl x509", "pdm run", "pipenv run"),
         *("pipx run", "pnpm dlx", "pnpm exec", "pnpm run", "podman container", "podman image", "poetry env"),
-        *("poetry run", "pulumi stack", "redis-cli config", "rustup component"),
+        *("poetry run", "pulumi stack", "python -m", "python3 -m", "redis-cli config", "rustup component"),
         *("rustup target", "rustup toolchain", "swift package", "terraform state", "terraform workspace", "uv pip"),
         *("uv run", "uv tool", "vault auth", "vault kv", "yarn dlx", "yarn run", "yarn workspace"),
     ),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from envelope.pattern import match
+from envelope.pattern import covers, match
 from envelope.scope import GOVERNED_BY
 from sandbox.container import HOME
 
@@ -68,6 +68,10 @@ class Decision(str):
         return self
 
 
+# Before a command that holds code, beside the command itself: no rule for commands that begin alike matches it.
+CODE = "(code) "
+# Without another rule: asked for, unless all of bash is allowed by name (see `guard`).
+UNPARSED = Rule("bash_unparsed", "*", Action.ASK)
 # What holds for every agent. A file of secrets is asked for even when everything else may be read; its example is
 # there to be read. A folder outside the workspace is none of the task's business.
 DEFAULTS: tuple[Rule, ...] = (
@@ -77,7 +81,7 @@ DEFAULTS: tuple[Rule, ...] = (
     Rule("external_directory", "*", Action.ASK),
     # the scratch folder is the sandbox's own, and dies with its container
     Rule("external_directory", "/tmp/*", Action.ALLOW),  # noqa: S108
-    Rule("bash_unparsed", "*", Action.ASK),
+    UNPARSED,
     Rule("question", "*", Action.DENY),
     Rule("plan_enter", "*", Action.DENY),
     Rule("plan_exit", "*", Action.DENY),
@@ -101,6 +105,33 @@ def evaluate(rules: Iterable[RuleForm], permission: str, patterns: str | Iterabl
         if index == 0 or decision.action is Action.ALLOW:
             decision = found
     return decision
+
+
+def evaluate_spellings(rules: Sequence[Rule], permission: str, spellings: Sequence[str]) -> Decision:
+    """Judge one thing that can be written in several ways: the last rule on any of them counts.
+
+    But a deny that was written for one of them, and is the last on that one, holds whatever is said of the others.
+    """
+    found = [_judge(rules, permission, spelling) for spelling in spellings]
+    for decision in found:
+        rule = decision.rule
+        if rule and rule.action is Action.DENY and not all(match(rule.pattern, spelling) for spelling in spellings):
+            return decision
+    return next((each for rule in reversed(rules) for each in found if each.rule is rule), found[0])
+
+
+def frees_bash(rules: Sequence[Rule]) -> bool:
+    """Do they allow all of bash by name (`bash: allow`), with nothing after it that limits bash?"""
+    for rule in reversed(rules):
+        if limits_bash(rule):
+            return False
+        if rule.permission == "bash" and covers([rule.pattern], "*"):
+            return True
+    return False
+
+
+def limits_bash(rule: Rule) -> bool:
+    return match(rule.permission, "bash") and rule.action is not Action.ALLOW
 
 
 def hidden(rules: Sequence[Rule], tool: str) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from getopt import GetoptError, getopt
 from itertools import takewhile
 
+from .arguments import operands_at
 from .syntax import Unparsable
 from .words import SimpleCommand, Word
 
@@ -62,16 +63,24 @@ RUNNERS: dict[str, Runner] = {
         ("null", "arg-file=", "delimiter=", "max-args=", "max-procs=", "no-run-if-empty", "verbose", "max-lines="),
     ),
 }
-SHELL = Runner("abefhiklmnprtuvxBCDEHPTcsO:o:", ("login", "norc", "noprofile", "posix", "version", "help"))
+SHELL = Runner("abefhilmnprtuvxBCDEHPTcsO:o:", ("login", "norc", "noprofile", "posix", "version", "help"))
 SHELLS = frozenset({"ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"})
 SOURCES = frozenset({"source", "."})
 FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 # Words that make a text, a name or a later command mean something else than is written; and what is no command.
 REFUSED = frozenset(
-    {"alias", "coproc", "enable", "eval", "fish", "hash", "parallel", "runuser", "script", "su", "trap", "watch"}
+    {"alias", "coproc", "fc", "enable", "eval", "fish", "hash", "parallel", "runuser", "script", "su", "trap", "watch"}
     | {"if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "in", "function"}
     | {"select", "let", "bind", "complete", "compgen", "csh", "tcsh", "unshare", "nsenter", "ltrace"}
 )
+# `set -k` takes arguments for assignments, `jobs -x` runs its own, `test -v` evaluates what stands in brackets.
+REFUSED_OPTIONS = {
+    "set": re.compile(r"[-+][a-zA-Z]*k|keyword"),
+    "jobs": re.compile(r"-x"),
+    "test": re.compile(r"-[vR]$"),
+    "[": re.compile(r"-[vR]$"),
+    "shopt": re.compile(r"expand_aliases|extglob|assoc_expand_once|extdebug"),
+}
 
 _ASSIGNMENT = re.compile(r"\w+\+?=")
 
@@ -86,7 +95,8 @@ def inner_commands(command: SimpleCommand) -> Iterator[SimpleCommand]:
     A command that `xargs` or `find` completes may not be a runner itself: what is put in would be its command.
     """
     name = program(command)
-    if name in REFUSED:
+    refused = REFUSED_OPTIONS.get(name)
+    if name in REFUSED or (refused and any(refused.match(word.value or "") for word in command.words[1:])):
         raise Unparsable(f"what {name!r} runs cannot be told from its text")
     if name == "find":
         inner = list(_found(command))
@@ -156,7 +166,8 @@ def _run_by(command: SimpleCommand, runner: Runner) -> Iterator[SimpleCommand]:
     if first >= len(command.words):
         return
     inner = command.part(first)
-    if (replaced := options.get("-I")) and replaced in inner.name:
+    replaced = options.get("-I")
+    if replaced and any(replaced in word for word in inner.words[: operands_at(inner.values) + 1]):
         raise Unparsable(f"{command.name!r} puts together the name of what it runs")
     yield inner
 

@@ -10,7 +10,9 @@ command of its own, it tells these, after the one that holds them:
 - by its bare name, a program that is named by its whole path (`/bin/rm x`: also `rm x`);
 - what a runner runs (`sudo rm x`, `xargs rm`, `timeout 5 rm x`, `find . -exec rm {} +`: also the `rm`; see `runners`);
 - the commands in the text of `sh -c`;
-- an assignment to a variable that says what names mean (`PATH=.`).
+- what sets a variable that something else may read (`PATH=.`, `read PATH`, `for PATH in …`; see `variables`).
+
+Code in an argument, and options that say which program is run, are told as `code` beside that (see `arguments`).
 
 `Unparsable` are for it a name that is an expansion, a wildcard or quoted; a runner with options that are not in its
 table; `eval` and its kin; a shell that reads its text from its input; a redirection without a command; and all that
@@ -27,8 +29,12 @@ from dataclasses import dataclass, replace
 
 from sandbox.base import WORKSPACE
 
+from .arguments import is_open
+from .arithmetic import check_arithmetic, doubtful_names, run_by_posix_shells, set_in_arithmetic
+from .rules import CODE
 from .runners import folder_option, inner_commands, program, script
-from .syntax import Node, Unparsable, parse, source_of, tree, walk
+from .syntax import Node, Unparsable, is_arithmetic, parse, source_of, tree, walk
+from .variables import is_own, set_by_command, set_by_node, splits_a_line
 from .words import MOVES, SimpleCommand, Word, check_name, value_of
 from .working_directory import ANYWHERE, Places, destination, folders, is_obscure, moved, places_in
 
@@ -36,8 +42,6 @@ __all__ = ["CommandLine", "NamedFile", "SimpleCommand", "Unparsable", "commands"
 
 # `sudo env nice …`, `sh -c "sh -c …"`: as many may stand in each other.
 MAX_LAYERS = 8
-# What they hold decides which program a name runs, or where a path leads.
-_POWERFUL = re.compile(r"PATH|LD_\w+|(BASH_)?ENV|IFS|CDPATH|HOME|PROMPT_COMMAND|PS4|SHELL\w*|PYTHON(PATH|STARTUP|HOME)")
 _REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
 _NO_WORDS = _REDIRECTS.union(
     ("variable_assignment", "file_descriptor", "comment", "heredoc_start", "heredoc_body", "heredoc_end"),
@@ -57,19 +61,23 @@ class NamedFile:
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """`files`: what its redirections name, wherever they stand, as far as the text tells."""
+    """`files`: what its redirections name, wherever they stand, as far as the text tells. `code`: those of the
+    commands that are approved whole or not at all, as patterns (see `rules.CODE`)."""
 
     commands: tuple[SimpleCommand, ...] = ()
     files: tuple[NamedFile, ...] = ()
+    code: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """What a text stands in. `layer`: how many others; `is_obscure`: can it not be told what `cd` means there?"""
+    """What a text stands in. `layer`: how many others; `is_obscure`: can it not be told what `cd` means
+    there? `held`: variables that may hold something that is no number."""
 
     places: Places
     layer: int = 0
     is_obscure: bool = False
+    held: frozenset[str] = frozenset()
 
 
 def commands(text: str) -> list[SimpleCommand]:
@@ -94,14 +102,16 @@ def read(text: str, folder: str = WORKSPACE) -> CommandLine:
 
 def _read(text: str, around: _Around) -> CommandLine:
     root = parse(text)
-    if all(child.type == "comment" for child in root.children):
-        raise Unparsable("there is no command")
     source, owners = text.encode(), _redirection_owners(root)
     nodes = [node for node, _ in walk(root)]
     found = {node.id: _command(node, source, owners.get(node.id)) for node in nodes if node.type == "command"}
+    held = around.held | doubtful_names(root, found.values())
+    check_arithmetic(root, found.values(), held)
     obscure = around.is_obscure or is_obscure(root, found)
     at = places_in(root, found, around.places, obscure=obscure)
-    return _joined(_read_node(node, found, _Around(at(node), around.layer, obscure)) for node in nodes)
+    settings = _settings(root, set_in_arithmetic(root))
+    parts = (_read_node(node, found, _Around(at(node), around.layer, obscure, held)) for node in nodes)
+    return _joined([*parts, CommandLine(settings)])
 
 
 def _read_node(node: Node, found: Mapping[int, SimpleCommand], around: _Around) -> CommandLine:
@@ -118,11 +128,22 @@ def _read_node(node: Node, found: Mapping[int, SimpleCommand], around: _Around) 
             return CommandLine(files=(NamedFile(value, folders(around.places)),))
         case "redirected_statement" if node.children[0].type in _REDIRECTS:
             raise Unparsable("there is a redirection without a command")
-        case "variable_assignment" if node.parent and node.parent.type != "command":
-            powerful = _POWERFUL.fullmatch(source_of(node.children[0]))
-            return CommandLine((SimpleCommand(source_of(node), ()),)) if powerful else CommandLine()
+        case "compound_statement" if is_arithmetic(node):
+            names = ((text, re.match(r"\w+", text)) for text in run_by_posix_shells(node))
+            return CommandLine(tuple(SimpleCommand(text, (Word(name[0], name[0], 0),)) for text, name in names if name))
+        case "variable_assignment" if node.parent and node.parent.type == "command":
+            return CommandLine()  # judged with its command
         case _:
-            return CommandLine()
+            return CommandLine(_settings(node, set_by_node(node)))
+
+
+def _settings(node: Node, names: Iterable[str]) -> tuple[SimpleCommand, ...]:
+    """Each setting of a variable that may matter, as text for a rule."""
+    reaching = sorted({name for name in names if not is_own(name)})
+    text = source_of(node)
+    if node.type == "variable_assignment":
+        return (SimpleCommand(text, ()),) if reaching else ()
+    return tuple(SimpleCommand(f"{name}=", ()) for name in reaching)
 
 
 def _unfolded(command: SimpleCommand, around: _Around) -> CommandLine:
@@ -134,12 +155,16 @@ def _unfolded(command: SimpleCommand, around: _Around) -> CommandLine:
     leads = folders(moved(command, places).well or places) if command.name in MOVES else frozenset[str | None]()
     placed = replace(command, folders=folders(places), leads=leads)
     plainer = _plainer(command)
-    inner = [plainer] if plainer else inner_commands(command)
+    inner = [plainer] if plainer else list(inner_commands(command))
     text = None if plainer else script(command)
-    below = _Around(places if plainer else _placed_by(command, places), around.layer + 1, around.is_obscure)
+    below = replace(around, places=places if plainer else _placed_by(command, places), layer=around.layer + 1)
+    settings = [SimpleCommand(f"{name}=", ()) for name in sorted(set(set_by_command(command))) if not is_own(name)]
+    judged = [] if plainer and _assigns_its_own(command) else [placed]
+    is_code = command.carries_code or (program(command) == "xargs" and any(map(_is_open, inner)))
+    code = (f"{CODE}{command.text}",) if is_code else ()
     return _joined(
         [
-            CommandLine((placed,)),
+            CommandLine((*judged, *settings), code=code),
             *(_unfolded(each, below) for each in inner),
             CommandLine() if text is None else _read(text, below),
         ]
@@ -167,11 +192,24 @@ def _plainer(command: SimpleCommand) -> SimpleCommand | None:
     return SimpleCommand(command.text[cut:], (Word(base, base, 0), *moved), command.redirected)
 
 
+def _is_open(command: SimpleCommand) -> bool:
+    return is_open(command.values)
+
+
+def _assigns_its_own(command: SimpleCommand) -> bool:
+    """Is all that stands before its name assigned to names of the text's own?"""
+    before = command.text[: command.words[0].at]
+    return splits_a_line(command) or (
+        bool(command.assigned) and all(map(is_own, command.assigned)) and not re.search(r"[<>]", before)
+    )
+
+
 def _joined(lines: Iterable[CommandLine]) -> CommandLine:
     parts = list(lines)
     return CommandLine(
         tuple(command for part in parts for command in part.commands),
         tuple(file for part in parts for file in part.files),
+        tuple(code for part in parts for code in part.code),
     )
 
 
@@ -198,6 +236,7 @@ def _command(node: Node, source: bytes, owner: Node | None) -> SimpleCommand:
             for word in words
         ),
         bool(redirects),
+        tuple(name for child in node.children for name in set_by_node(child)),
     )
 
 

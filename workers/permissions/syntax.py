@@ -3,8 +3,8 @@
 The grammar (tree-sitter's, for bash) is made for colouring: it guesses where it should give up, and the sandbox's
 `sh` need not be bash. So only the kinds of node of the tables below are understood, every leaf must look like what it
 is called, and nothing but blanks may lie between two of them. Text that bash and a POSIX shell read differently
-(`$'…'`, `[[ … ]]`, `(( … ))`, arrays) and arithmetic on variables, which bash evaluates as code, are left out on
-purpose. All else raises `Unparsable`, and asks.
+(`$'…'`, `[[ … ]]`, `(( … ))`, arrays) is understood where neither runs anything that is not told. All else raises
+`Unparsable`, and asks.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ _SIGNS: dict[str, frozenset[str]] = {
         "else_clause": "else ; &",
         "while_statement": "while until ; &",
         "for_statement": "for in ; &",
+        "c_style_for_statement": "for (( )) ; &",
         "do_group": "do done ; &",
         "case_statement": "case in esac ;",
         "case_item": "( ) | ;; ; &",
@@ -53,9 +54,12 @@ _SIGNS: dict[str, frozenset[str]] = {
         "variable_assignments": "",
         "declaration_command": "export readonly local declare typeset",
         "unset_command": "unset",
-        "test_command": "[ ]",
+        "test_command": "[ ] [[ ]]",
         "unary_expression": "!",
-        "binary_expression": "= == !=",
+        "binary_expression": "= == != =~ && ||",
+        "parenthesized_expression": "( )",
+        "subscript": "[ ]",
+        "array": "( )",
         "command_substitution": "$( ` ) ; &",
         "process_substitution": "<( >( ) ; &",
         "simple_expansion": "$",
@@ -75,15 +79,30 @@ _LEAVES: dict[str, re.Pattern[str]] = {
         "file_descriptor": r"\d+",
         "comment": r"#[^\n]*",
         "test_operator": r"-(?![vR]$)[a-zA-Z]+",  # -v and -R evaluate subscripts
+        # bash ends it where any shell ends the quotes
+        "ansi_c_string": r"\$'[^'\\]*(?:\\[^'][^'\\]*)*'",
+        # behind a parenthesis, a bar is none of a pipe for any shell
+        "regex": r"(?!.*(?:\$[({]|\\[(]))[^\s'\"`;&|<>()#]*(?:\([^\s'\"`;&<>#]*)?",
         "heredoc_start": r"\w+|'[\w ]+'|\"[\w ]+\"",
         "heredoc_end": r"[\w ]+",
     }.items()
 }
-# Nodes that are judged by their text alone: braces that only take a variable's value, arithmetic on numbers alone.
+# Nodes that are judged by their text alone: braces that only take a variable's value.
+_VALUE = r"(?:[\w./ :,@%+=~*-]|\$\w+|\$\{\w+\})*"
+_INDEX = r"\[(?:[@*]|\d+|\$?[A-Za-z_]\w*)\]"
+_OFFSET = r"(?: ?-?\d+|\$?[A-Za-z_]\w*)"
 _WHOLE: dict[str, re.Pattern[str]] = {
-    "expansion": re.compile(r"\$\{#?(?:\w+|[@*#?])(?::?[-=+?][\w./ -]*|[%#]{1,2}[\w./*-]*)?\}"),
-    "arithmetic_expansion": re.compile(r"\$\(\([\d\s()*/%+-]*\)\)"),
+    "expansion": re.compile(
+        rf"\$\{{(?:#?(?:\w+|[@*#?])(?:{_INDEX})?|!\w+\[[@*]\])"
+        rf"(?::?[-=+?]{_VALUE}|[%#]{{1,2}}[\w./*:?\[\]-]*|:{_OFFSET}(?::{_OFFSET})?|[\^,]{{1,2}}|@[QULul]"
+        r"|//?[#%]?[\w.*?: -]*(?:/[\w./*: -]*)?)?\}"
+    ),
+    "brace_expression": re.compile(r"\{-?\w+\.\.-?\w+(?:\.\.-?\d+)?\}"),
 }
+# What stands in arithmetic beside expansions; a quote, a semicolon or a comment would be read as something else.
+_CALCULATES = re.compile(r"[\w\s()*/%+<>=!&|^~?:,-]*")
+# In `[[ … ]]` their operands are arithmetic.
+COMPARED = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _EXPANDED = frozenset({"simple_expansion", "expansion", "arithmetic_expansion", "command_substitution"})
 # What stays between double quotes, or in a here-document, beside the expansions.
 _QUOTED = re.compile(r"(?:[^\"\\`$]|\\.|\$(?![\w({@*#?$!'\"-]))*", re.DOTALL)
@@ -92,7 +111,7 @@ _DOCUMENT = re.compile(r"(?:[^\\`$]|\\[^\n]|\$(?![\w({@*#?$!'\"-]))*", re.DOTALL
 _ONE_LINE = frozenset(
     ("command", "redirected_statement", "file_redirect", "herestring_redirect", "test_command", "declaration_command")
 ).union(("unset_command", "variable_assignments", "unary_expression", "binary_expression"))
-_ADJACENT = frozenset({"concatenation", "variable_assignment", "simple_expansion", "string"})
+_ADJACENT = frozenset({"concatenation", "variable_assignment", "simple_expansion", "string", "subscript"})
 _GAP = re.compile(r"(?:[ \t\n]|\\\n)*")
 # Signs that no key types, and blanks that a shell does not take for blanks.
 _ODD_CHARS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufeff]|[^\S \t\n]")
@@ -150,8 +169,69 @@ def walk(root: Node, closed: Container[str] = ()) -> Iterator[tuple[Node, int]]:
             waiting += [(child, depth + 1) for child in reversed(node.children)]
 
 
+def is_arithmetic(node: Node) -> bool:
+    if node.type == "compound_statement":
+        return node.children[0].type == "(("
+    return node.type in ("arithmetic_expansion", "c_style_for_statement")
+
+
+def _understood_nodes(root: Node, source: bytes) -> Iterator[tuple[Node, int]]:
+    """The nodes to be checked one by one; of arithmetic, which is checked here, what is expanded in it."""
+    waiting = [(root, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if is_arithmetic(node):
+            inside = _check_arithmetic(node, source)
+            waiting += [(child, depth + 1) for child in reversed(inside)]
+            continue
+        yield node, depth
+        if node.type not in _WHOLE:
+            waiting += [(child, depth + 1) for child in reversed(node.children)]
+
+
+def _check_arithmetic(node: Node, source: bytes) -> list[Node]:
+    children = node.children
+    opens = next((i for i, child in enumerate(children) if child.type in ("((", "$((")), None)
+    closes = next((i for i, child in enumerate(children) if child.type == "))"), None)
+    if opens is None or closes is None or node.has_error:
+        raise Unparsable(f"not understood at: {source_of(node)[:40]!r}")
+    expanded = [each for child in children[opens + 1 : closes] for each in _expanded_in(child)]
+    starts = [each.start_byte for each in expanded]
+    ends = [each.end_byte for each in expanded]
+    pieces = zip([children[opens].end_byte, *ends], [*starts, children[closes].start_byte], strict=True)
+    text = "0".join(source[left:right].decode() for left, right in pieces)
+    is_loop = node.type == "c_style_for_statement"
+    depths, depth = [0], 0
+    for sign in text:
+        depth += {"(": 1, ")": -1}.get(sign, 0)
+        depths.append(depth)
+    parts = text.split(";") if is_loop else [text]
+    is_plain = all(_CALCULATES.fullmatch(part) for part in parts) and len(parts) == (3 if is_loop else 1)
+    if not is_plain or min(depths) < 0 or depth or source_of(node).startswith("$["):
+        raise Unparsable(f"not understood at: {source_of(node)[:40]!r}")
+    rest = children[closes + 1 :]
+    if is_loop and any(child.type not in (";", "do_group", "comment") and source_of(child) != ";" for child in rest):
+        raise Unparsable(f"not understood at: {source_of(node)[:40]!r}")
+    at = children[0].start_byte
+    for child in (*children[: opens + 1], *rest):
+        if not _GAP.fullmatch(source[at : child.start_byte].decode()) and child in rest[1:]:
+            raise Unparsable(f"not understood at: {source_of(node)[:40]!r}")
+        at = child.end_byte
+    return [*expanded, *(child for child in rest if child.is_named)]
+
+
+def _expanded_in(node: Node) -> Iterator[Node]:
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        if node.type in _EXPANDED:
+            yield node
+        else:
+            waiting += reversed(node.children)
+
+
 def _check_all(root: Node, source: bytes) -> None:
-    for node, depth in walk(root, closed=_WHOLE):
+    for node, depth in _understood_nodes(root, source):
         if depth > MAX_DEPTH:
             raise Unparsable("it is nested too deeply")
         if node.is_error or node.is_missing or not _is_understood(node, source):
@@ -209,15 +289,18 @@ def _check_blank(around: bytes) -> None:
         raise Unparsable(f"not understood: {around[:40]!r}")
 
 
-def _is_backquoted_plainly(node: Node, source: bytes) -> bool:
-    """Backquotes take a layer of escapes and quotes off before they are read, which the grammar does not."""
+def _is_substituted_plainly(node: Node, source: bytes) -> bool:
+    """Backquotes take a layer of escapes and quotes off before they are read, which the grammar does not. What begins
+    with two parentheses is arithmetic for a shell, if it can be."""
+    if source_of(node).startswith("$(("):
+        return False
     return not source_of(node).startswith("`") or not set('\\"') & set(source_of(node))
 
 
 def _declares_plainly(node: Node, source: bytes) -> bool:
     """Names and assignments: an `-i` evaluates, an `-n` renames, and a quoted word may be any assignment."""
     words = [child for child in node.named_children if child.type not in _DECLARED]
-    return all(child.type == "word" and re.fullmatch(r"-[fgprx]+", source_of(child)) for child in words)
+    return all(child.type == "word" and re.fullmatch(r"-[aAfgprx]+", source_of(child)) for child in words)
 
 
 def _redirects_plainly(node: Node, source: bytes) -> bool:
@@ -250,8 +333,46 @@ def _is_plain_document(node: Node, source: bytes) -> bool:
     return _is_literal(body, source, _DOCUMENT, first, closing.start())
 
 
+def _tests_plainly(node: Node, source: bytes) -> bool:
+    """Brackets that fit, and nothing in double ones that a POSIX shell would run.
+
+    It knows no `[[`: that fails, and what follows `||`, or `&&` where something is negated, is a command for it.
+    """
+    opens, closes = node.children[0].type, node.children[-1].type
+    if (opens, closes) not in (("[", "]"), ("[[", "]]")):
+        return False
+    inner = [each for each, _ in walk(node)]
+    signs = {each.type for each in inner}
+    if opens == "[":
+        return not signs & {"&&", "||", "=~", "regex", "parenthesized_expression"}
+    joined = [
+        each.children[-1] for each in inner if each.type == "binary_expression" and each.children[1].type in _JOINS
+    ]
+    negated = "!" in signs or (node.parent is not None and node.parent.type == "negated_command")
+    return not ("||" in signs or negated) or all(_starts_with_operator(each) for each in joined)
+
+
+def _starts_with_operator(node: Node) -> bool:
+    while node.children and node.type in ("unary_expression", "binary_expression"):
+        node = node.children[1] if node.children[0].type == "!" else node.children[0]
+    return node.type in ("test_operator", "parenthesized_expression")
+
+
+def _subscribes_plainly(node: Node, source: bytes) -> bool:
+    return re.fullmatch(rf"\w+{_INDEX}", source_of(node)) is not None
+
+
+def _lists_plainly(node: Node, source: bytes) -> bool:
+    """Elements of an array; one with an index of its own would be evaluated."""
+    return not any(source_of(child).startswith("[") for child in node.named_children)
+
+
+_JOINS = ("&&", "||")
 _CHECKS = {
-    "command_substitution": _is_backquoted_plainly,
+    "test_command": _tests_plainly,
+    "subscript": _subscribes_plainly,
+    "array": _lists_plainly,
+    "command_substitution": _is_substituted_plainly,
     "declaration_command": _declares_plainly,
     "unset_command": _declares_plainly,
     "redirected_statement": _redirects_plainly,

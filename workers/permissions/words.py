@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Self
 
+from .arguments import UNTOLD, carries_code, operands_at
 from .prefixes import prefix_words
 from .syntax import Node, Unparsable, source_of
 
@@ -13,6 +14,10 @@ from .syntax import Node, Unparsable, source_of
 _PLAIN_NAME = re.compile(r"(?!-)[\w./+:@%,^=-]+|~/[\w./+:@%,^=-]+")
 # Within double quotes, a backslash keeps its place before anything else.
 _ESCAPED_IN_QUOTES = re.compile(r"\\([\"\\$`])")
+# What may come to be options: names that a wildcard finds, and words in braces.
+_OPTIONS_MAYBE = re.compile(r"[*?\[]|[^'\"]*\{[^'\"{}]*(?:,|\.\.)[^'\"]*\}")
+# In quotes it is the same as without them.
+_PLAIN_VALUE = re.compile(r"[\w@%+=:,./-]+")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
@@ -48,13 +53,15 @@ class Word(str):
 class SimpleCommand:
     """One command as it is written: `text`, redirections and what is assigned before it included.
 
-    `words` begin with the name, and hold neither assignments nor redirections. `folders`: where it may run, and
+    `words` begin with the name, and hold neither assignments nor redirections. `assigned`: to which names something is
+    assigned before it. `folders`: where it may run, and
     `leads`: where it may lead the shell, if it moves it; None stands for anywhere (see `working_directory`).
     """
 
     text: str
     words: tuple[Word, ...]
     redirected: bool = False
+    assigned: tuple[str, ...] = ()
     folders: frozenset[str | None] = field(default=frozenset(), compare=False, repr=False)
     leads: frozenset[str | None] = field(default=frozenset(), compare=False, repr=False)
 
@@ -67,8 +74,26 @@ class SimpleCommand:
 
     @property
     def pattern(self) -> str:
-        """What a rule on `bash` is matched against."""
-        return self.text
+        """What a rule on `bash` is matched against: the text as it would be written plainly.
+
+        That is with one blank between words, without quotes that change nothing, and without the options that stand
+        between a program and its command: `git push` for `git  -C x 'push'`.
+        """
+        if not self.words:
+            return self.text
+        name, *rest = self.words
+        spelled, end = [self.text[: name.end]], name.end
+        for word in rest[self._operands_at - 1 :]:
+            gap = self.text[end : word.at] if len(spelled) > 1 else ""
+            is_plain = word.value is not None and _PLAIN_VALUE.fullmatch(word.value)
+            spelled += [gap if gap.strip(" \t\n\\") else " ", (word.value or "") if is_plain else str(word)]
+            end = word.end
+        return "".join(spelled) + self.text[max(end, self.words[-1].end) :]
+
+    @property
+    def carries_code(self) -> bool:
+        """Do its arguments hold code, or say which other program is run?"""
+        return carries_code(self.values)
 
     @property
     def always(self) -> str:
@@ -76,12 +101,29 @@ class SimpleCommand:
 
         It begins where the command's text does: what is assigned before the name belongs to what was approved. A
         wildcard in its words may stand for one sign only, and what does not end in a blank is kept whole, so that no
-        more is allowed than was seen.
+        more is allowed than was seen. So is code.
         """
-        words = self.words[: prefix_words(self.words)]
-        end = words[-1].end if words else len(self.text)
-        whole = not words or self.text[end : end + 1] not in ("", " ")
-        return self.text.replace("*", "?") if whole else f"{self.text[:end].replace('*', '?')} *"
+        spelled = self.pattern
+        if not self.words or self.carries_code:
+            return spelled.replace("*", "?")
+        rest = self.words[self._operands_at :]
+        plain = [word.value if word.value and _PLAIN_VALUE.fullmatch(word.value) else str(word) for word in rest]
+        length = prefix_words([self.name, *plain]) - 1
+        start = " ".join([self.text[: self.words[0].end], *plain[:length]])
+        whole = not spelled.startswith(start) or spelled[len(start) : len(start) + 1] not in ("", " ")
+        return spelled.replace("*", "?") if whole else f"{start.replace('*', '?')} *"
+
+    @property
+    def values(self) -> list[str | None]:
+        """The words as `arguments` takes them; one that may come to be options is not told."""
+        return [self.name, *map(_told, self.words[1:])]
+
+    @property
+    def _operands_at(self) -> int:
+        try:
+            return operands_at(self.values)
+        except Unparsable:
+            return 1
 
     @property
     def only_moves(self) -> bool:
@@ -94,10 +136,17 @@ class SimpleCommand:
         return SimpleCommand(self.text[start:end], moved, self.redirected)
 
 
+def _told(word: Word) -> str | None:
+    if word.value is None and re.fullmatch(r'"[^"@*]*"', word):
+        return UNTOLD
+    return None if _OPTIONS_MAYBE.match(word) else word.value
+
+
 def check_name(command: SimpleCommand) -> None:
     """`Unparsable` when it is not plain which program the command runs."""
     if not _PLAIN_NAME.fullmatch(command.name):
         raise Unparsable(f"it is not plain which program this runs: {command.text[:40]!r}")
+    operands_at(command.values)
 
 
 def value_of(node: Node) -> str | None:
@@ -113,7 +162,7 @@ def value_of(node: Node) -> str | None:
         case "concatenation":
             values = [value_of(child) for child in node.children]
             return None if None in values else "".join(value or "" for value in values)
-        case "number":
+        case "number" | "brace_expression":
             return text
         case _:
             return None

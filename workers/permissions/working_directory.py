@@ -43,7 +43,7 @@ _VENV = re.compile(r"(?:.*/)?bin/activate")  # of a virtual environment: it move
 _SUBSHELLS = frozenset({"subshell", "command_substitution", "process_substitution"})
 _SEQUENCES = frozenset({"program", "compound_statement", "do_group", "else_clause"})
 _CHAINS = frozenset({"list", "pipeline", "negated_command"})
-_LOOPS = frozenset({"while_statement", "for_statement"})
+_LOOPS = frozenset({"while_statement", "for_statement", "c_style_for_statement"})
 _STATEMENTS = frozenset(
     {"command", "redirected_statement", "if_statement", "elif_clause", "case_statement", "function_definition"}
     | {"test_command", "declaration_command", "unset_command", "variable_assignment", "variable_assignments"}

@@ -102,6 +102,8 @@ def _proposed(permission: str, pattern: str) -> str:
 
     >>> _proposed("bash", "git log -3"), _proposed("read", ".env"), _proposed("bash_unparsed", "eval x")
     ('git log *', '*', '')
+    >>> _proposed("bash", "(code) python -c 'x()'")
+    "(code) python -c 'x()'"
     """
     match permission:
         case "bash":
@@ -114,7 +116,7 @@ def _proposed(permission: str, pattern: str) -> str:
 
 def _command_pattern(text: str) -> str:
     try:
-        found = next((command for command in read(text).commands if command.text == text), None)
+        found = next((command for command in read(text).commands if text in (command.pattern, command.text)), None)
     except Unparsable:
         found = None
     return found.always if found else text.replace("*", "?")

@@ -55,11 +55,17 @@ CallResult = ToolResult | Delegated | Asked
 @dataclass(frozen=True, slots=True)
 class Target:
     """One thing that a call touches: a permission's name and what is matched against its patterns. `path`: where in
-    the sandbox it looks for it, following links."""
+    the sandbox it looks for it, following links. `written`: the same as the model wrote it, where that differs; rules
+    may be about either."""
 
     permission: str
     pattern: str
     path: str = field(default="", compare=False)
+    written: str = ""
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        return (self.pattern, self.written) if self.written else (self.pattern,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from secrets import token_hex
 from typing import Any
 
@@ -53,8 +54,8 @@ class Bash:
     )
 
     def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
-        """What it touches outside of the workspace, then each simple command by its text. What is not understood is
-        judged whole, and asks; whole is judged, too, what runs nothing."""
+        """What it touches outside of the workspace, then each simple command by its text, and code once more. What is
+        not understood is judged whole; so is what runs nothing, unless there is nothing in it."""
         text, workdir = arguments["command"], absolute(arguments.get("workdir", WORKSPACE))
         around, here = outside(workdir), looked_in(workdir)
         try:
@@ -63,11 +64,15 @@ class Bash:
             return [*around, Target("bash_unparsed", text, here)]
         found = touched(line, workdir)
         around += [target for folder in found.folders for target in outside(folder)]
-        judged = [command.text for command in line.commands if not command.only_moves] or [text]
+        judged = [command for command in line.commands if not command.only_moves]
+        spelled = [Target("bash", each.pattern, written=each.text * (each.text != each.pattern)) for each in judged]
+        spelled += [Target("bash", code) for code in line.code]
+        if not spelled and not _is_blank(text):
+            spelled = [Target("bash", text)]
         return [
             *dict.fromkeys(around),
             *([Target("bash_unparsed", text)] if found.is_unknown else ()),
-            *_looking(judged, [path for path in (here, *found.looked_in) if path not in ("", WORKSPACE)]),
+            *_looking(spelled, [path for path in (here, *found.looked_in) if path not in ("", WORKSPACE)]),
         ]
 
     def title(self, arguments: Mapping[str, Any]) -> str:
@@ -139,10 +144,15 @@ async def _noted_folder(sandbox: Sandbox, note: str) -> str:
     return path if path.startswith("/") and not re.search(r"[\n\0]", path) else ""
 
 
-def _looking(judged: Sequence[str], paths: Sequence[str]) -> Iterator[Target]:
-    """A target for each command, and more only where there are more places in which to look for links."""
-    for index in range(max(len(judged), len(paths))):
-        yield Target("bash", judged[min(index, len(judged) - 1)], paths[index] if index < len(paths) else "")
+def _is_blank(text: str) -> bool:
+    """Does an understood text hold nothing but comments?"""
+    return all(line.strip(" \t")[:1] in ("", "#") for line in text.split("\n"))
+
+
+def _looking(judged: Sequence[Target], paths: Sequence[str]) -> Iterator[Target]:
+    """The targets with places in which to look for links, and more of them only where there are more places."""
+    for index in range(max(len(judged), len(paths)) if judged else 0):
+        yield replace(judged[min(index, len(judged) - 1)], path=paths[index] if index < len(paths) else "")
 
 
 async def _output_text(context: ToolContext, call_id: str, ended: ExecResult, timeout_ms: int) -> str:

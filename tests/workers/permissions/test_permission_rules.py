@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from workers.permissions.guard import Denied, Guard
+from workers.permissions.ceiling import under
+from workers.permissions.guard import Ask, Denied, Guard
 from workers.permissions.rules import DEFAULTS, Action, Rule, evaluate, hidden, match, parse_rules
 from workers.tools.base import Target
 from workers.tools.bash import Bash
@@ -186,14 +187,65 @@ def test_every_target_of_a_call_must_be_allowed():
     assert "rm -rf x" in reason(guard.check(Bash().targets({"command": "ls && rm -rf x"})))
 
 
-def test_an_unparsed_command_needs_a_grant_for_all_of_it_and_an_allow():
+ONLINE = ("bash:**", "network:example.org")
+FREE = parse_rules({"bash": "allow"})
+
+
+@pytest.mark.parametrize(
+    ("scope", "rules"),
+    [
+        (("bash:git *",), parse_rules("allow")),
+        (("bash:echo *",), parse_rules("allow")),
+        (("bash:*eval*",), parse_rules("allow")),
+        (("bash:git *", "bash:echo *"), parse_rules({"bash_unparsed": "allow"})),
+        (("bash:**",), parse_rules({"bash": {"*": "deny", "git *": "allow"}, "bash_unparsed": "allow"})),
+    ],
+)
+def test_an_unparsed_command_is_outside_of_a_scope_for_some_commands(scope: tuple[str, ...], rules: tuple[Rule, ...]):
+    script = Bash().targets({"command": "git log; eval 'rm x'"})
+
+    assert isinstance(Guard(scope, (*DEFAULTS, *rules)).judge(script), Denied)
+
+
+def test_an_unparsed_command_that_is_granted_as_it_stands_is_within_the_scope():
+    assert Guard(("bash:eval x",), parse_rules("allow")).check(Bash().targets({"command": "eval x"})) is None
+
+
+@pytest.mark.parametrize("scope", [("bash:*",), ("bash:**", "read:**"), ("*:**",)])
+@pytest.mark.parametrize("command", ["eval echo x", "cd $X && rm y", "for f in *; do $f; done"])
+def test_where_all_of_bash_is_allowed_and_there_is_no_network_what_is_unparsed_runs(
+    scope: tuple[str, ...], command: str
+):
+    assert Guard(scope, (*DEFAULTS, *FREE)).check(Bash().targets({"command": command})) is None
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        Guard(("bash:**",), DEFAULTS),
+        Guard(ONLINE, (*DEFAULTS, *FREE)),
+        Guard(("bash:**", "credential:pypi"), (*DEFAULTS, *FREE)),
+        Guard(("bash:**",), (*DEFAULTS, *FREE, *parse_rules({"bash_unparsed": "ask"}))),
+        Guard(("bash:**",), (*DEFAULTS, *parse_rules({"bash_unparsed": "ask"}), *FREE)),
+        Guard(("bash:**",), under(DEFAULTS, FREE)),
+        Guard(("bash:**",), (*DEFAULTS, *parse_rules({"bash": {"*": "allow", "git push *": "deny"}}))),
+        Guard(("bash:**",), (*DEFAULTS, *parse_rules({"bash": {"*": "ask", "git *": "allow"}}))),
+        Guard(("bash:**",), (*DEFAULTS, *FREE), fixed=parse_rules({"bash": {"rm *": "deny"}})),
+        Guard(("bash:**",), (*DEFAULTS, *FREE), inherited=(parse_rules({"bash": {"rm *": "deny"}}),)),
+    ],
+)
+def test_anything_that_limits_it_has_an_unparsed_command_asked_for(guard: Guard):
     script = Bash().targets({"command": "eval echo x"})
 
-    assert "scope" in reason(Guard(("bash:echo *",), parse_rules("allow")).check(script))
-    assert "approval, and this run cannot ask for it; which commands it runs cannot be told" in reason(
-        Guard(("bash:*",), DEFAULTS).check(script)
-    )
-    assert Guard(("bash:*",), (*DEFAULTS, Rule("bash_unparsed", "*", ALLOW))).check(script) is None
+    assert isinstance(guard.judge(script), Ask)
+    assert "which commands it runs cannot be told" in reason(guard.check(script))
+    free = Guard(guard.scope, (*guard.rules, Rule("bash_unparsed", "*", ALLOW)), guard.fixed, guard.inherited)
+    assert free.check(script) is None
+
+
+@pytest.mark.parametrize("command", ["", "  ", "\n\n", "# only this", "  # a\n\n# b; rm x"])
+def test_nothing_is_asked_for_a_text_without_a_command(command: str):
+    assert Bash().targets({"command": command}) == []
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,8 @@ def test_a_folder_outside_is_asked_for_where_the_command_is_not_understood_too()
         ("cd src", ["cd src"]),
         ("cd $(rm x)", ["rm x"]),
         ("cd src > x", ["cd src > x"]),
-        ("A=1; [ -f x ]", ["A=1; [ -f x ]"]),
+        ("a=1; [ -f x ]", ["a=1; [ -f x ]"]),
+        ("A=1; [ -f x ]", ["A=1"]),
     ],
 )
 def test_changing_the_directory_is_not_judged_unless_there_is_nothing_else(command: str, judged: list[str]):

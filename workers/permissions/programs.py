@@ -1,0 +1,208 @@
+"""What programs make of their own arguments, as a table: options before their command, and code that they are handed.
+
+`arguments` reads it. A row lists options, separated by blanks: `-C=` takes a value, `-c=!` has one that is code or says
+what is run, `-m=.` ends the options, `-V?` only tells something. What is not in a row is not understood, and counts as
+code; in a row that is looked through `anywhere`, it is passed over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`always`: whatever it is given. `from_input`: without an operand its code comes from its input. `anywhere`:
+    options count behind operands, too. `commands`: its first operand is a command of its own."""
+
+    options: str = ""
+    always: bool = False
+    from_input: bool = False
+    anywhere: bool = False
+    commands: bool = False
+
+
+def _rows(names: str, row: Row) -> dict[str, Row]:
+    return dict.fromkeys(names.split(", "), row)
+
+
+_TELLS = "-V? --version? -h? --help?"
+_NPM = (
+    "-s --silent -q --quiet -d --verbose --json --loglevel= --prefix= -C= -w= --workspace= --workspaces --ws -y --yes"
+    " -f --force -g --global --registry= --offline --prefer-offline --no-audit --no-fund --legacy-peer-deps --omit="
+    " --ignore-scripts --if-present --production --no-save --color --no-color --no-progress --cache= -h -v --version"
+    " --help --include= --location= -r --recursive --filter= -F= --dir= --cwd= --no-optional --frozen-lockfile"
+    " --script-shell=! --userconfig=! --globalconfig=! --node-options=! --shell=! --git=! --editor=! --viewer=!"
+    " --browser=! --onload-script=! --init-module=! --shell-emulator"
+)
+_DOCKER = (
+    "-H= --host= --context= -D --debug -l= --log-level= --tls --tlsverify --tlscacert= --tlscert= --tlskey= -v"
+    " --version --help --config=! -c="
+)
+_KUBECTL = (
+    "-n= --namespace= --context= --cluster= --user= --as= --as-group= --as-uid= -s= --server= --token= -v= --v="
+    " --request-timeout= --certificate-authority= --client-certificate= --client-key= --insecure-skip-tls-verify"
+    " --tls-server-name= --cache-dir= --match-server-version --username= --password= --warnings-as-errors -h --help"
+    " --kubeconfig=!"
+)
+_PIP = (
+    "-q --quiet -v --verbose -V --version -h --help --isolated --no-input --no-color --no-cache-dir --debug"
+    " --require-virtualenv --disable-pip-version-check --no-python-version-warning --log= --proxy= --retries="
+    " --timeout= --exists-action= --trusted-host= --cert= --client-cert= --cache-dir= --use-feature="
+    " --use-deprecated= --keyring-provider=! --python=!"
+)
+_SYSTEMCTL = (
+    "--user --system -H= --host= -M= --machine= -q --quiet --no-pager --no-ask-password --no-legend --plain -a --all"
+    " -l --full -f --force --now --no-block --no-wall --root= --runtime --global -t= --type= --state= -p= --property="
+    " -o= --output= -n= --lines= -s= --signal= --job-mode= --wait -h --help --version --failed -r --recursive"
+)
+_PYTHON = (
+    "--version? -h? --help? -c=! -m=. -W= -X= --check-hash-based-pycs= -B -b -d -E -I -i! -O -P -q -R -s -S"
+    " -u -v -x -V?"
+)
+_NODE = (
+    "-e=! --eval=! -p=! --print=! -r=! --require=! --import=! --loader=! --experimental-loader=! -i! --interactive!"
+    " -c --check --test --watch -C= --conditions= --input-type= --no-warnings --trace-warnings --enable-source-maps"
+    " --max-old-space-size= --expose-gc --experimental-vm-modules -v? --version? -h? --help?"
+)
+_SQL = "--version? -V? --help? -?? -l? --list? -f=. --file=."
+
+# program, or its words as far as they name a command → what is known of its arguments
+PROGRAMS: dict[str, Row] = {
+    "git": Row(
+        "-C= -c=! --exec-path! --config-env=! --html-path --man-path --info-path -p --paginate -P --no-pager"
+        " --no-replace-objects --no-lazy-fetch --no-optional-locks --no-advice --bare --git-dir= --work-tree="
+        " --namespace= --super-prefix= --literal-pathspecs --glob-pathspecs --noglob-pathspecs --icase-pathspecs"
+        " --list-cmds= --attr-source= -v --version -h --help",
+        commands=True,
+    ),
+    **_rows("docker, podman, nerdctl", Row(_DOCKER, commands=True)),
+    "docker-compose": Row(
+        "-f= --file= -p= --project-name= --profile= --env-file= --project-directory= --ansi= --progress= --parallel="
+        " --compatibility --dry-run --verbose -H= --host= -c= --context= -v --version -h --help",
+        commands=True,
+    ),
+    **_rows("kubectl, oc", Row(_KUBECTL, commands=True)),
+    "helm": Row(
+        "-n= --namespace= --kube-context= --kube-apiserver= --kube-as-user= --kube-token= --debug --burst-limit= --qps="
+        " --registry-config= --repository-cache= --repository-config= -h --help --kubeconfig=! --post-renderer=!",
+        commands=True,
+    ),
+    **_rows("npm, pnpm, yarn", Row(_NPM, commands=True)),
+    "npx": Row(_NPM + " -p= --package= -c=! --call=!", commands=True),
+    "cargo": Row(
+        "-V --version --list --explain= -v --verbose -q --quiet --color= -C= --locked --offline --frozen -Z= -h --help"
+        " --config=!",
+        commands=True,
+    ),
+    "rustup": Row("-v --verbose -q --quiet -h --help -V --version", commands=True),
+    "go": Row("-C=", commands=True),
+    **_rows("pip, pip3", Row(_PIP, commands=True)),
+    "uv": Row(
+        "-q --quiet -v --verbose --offline --no-cache -n --cache-dir= --project= --directory= --color= --no-progress"
+        " --no-config --native-tls --no-python-downloads --python-preference= -h --help -V --version --config-file=!",
+        commands=True,
+    ),
+    "poetry": Row(
+        "-q --quiet -v -vv -vvv --verbose --ansi --no-ansi -n --no-interaction --no-plugins --no-cache -C= --directory="
+        " -P= --project= -h --help -V --version",
+        commands=True,
+    ),
+    **_rows("make, gmake", Row(
+        "-C= --directory= -j --jobs= -k --keep-going -s --silent --quiet -B --always-make -n --just-print --dry-run -i"
+        " --ignore-errors -l --load-average= -O --output-sync= -q --question -r --no-builtin-rules -R -S -t --touch -w"
+        " --print-directory --no-print-directory --warn-undefined-variables --trace --debug= -d -p -e -v --version -h"
+        " --help -f=! --file=! --makefile=! --eval=! -E=! -I=! --include-dir=! -W= -o=",
+        commands=True,
+    )),
+    "systemctl": Row(_SYSTEMCTL, commands=True),
+    "terraform": Row("-chdir= -help -version --version --help", commands=True),
+    "tofu": Row("-chdir= -help -version --version --help", commands=True),
+    "gh": Row("-R= --repo= --hostname= -h --help --version", commands=True),
+    "hg": Row(
+        "-R= --repository= --cwd= -y --noninteractive -q --quiet -v --verbose --debug --traceback --encoding= --time"
+        " --profile --version -h --help --hidden --color= --pager= --config=!",
+        commands=True,
+    ),
+    "svn": Row(
+        "--username= --password= --non-interactive --no-auth-cache --trust-server-cert -q --quiet --version -h --help"
+        " --config-dir=! --config-option=! --diff-cmd=! --editor-cmd=!",
+        commands=True,
+    ),
+    **_rows("apt, apt-get", Row(
+        "-y -q -qq --yes --assume-yes --no-install-recommends -o=! -c=! --option=! --config-file=! -s -v --version -h"
+        " --help -t=",
+        commands=True,
+    )),
+    # Code that stands in an argument, or comes from the input.
+    **_rows("python, pypy, micropython, ipython", Row(_PYTHON, from_input=True)),
+    **_rows("node, nodejs, tsx, ts-node, bun", Row(_NODE, from_input=True)),
+    "perl": Row("-c -w -W -X -T -t -U -u -l -0 -a -S -F= -v? -V? -h?", from_input=True),
+    "ruby": Row("-C= -W -w -c -U -v? --version? -h? --help? -I=!", from_input=True),
+    "php": Row("-f= -S= -t= -s -w -q -C -H -l -n -i? -m? -v? --version? -h? --help?", from_input=True),
+    **_rows(
+        "lua, luajit, irb, R, Rscript, julia, elixir, erl, iex, groovy, scala, jshell, tclsh, wish, guile, racket,"
+        " sbcl, clisp, ghci, runghc, ocaml, octave, gnuplot, dc, swipl, pwsh",
+        Row(_TELLS, from_input=True),
+    ),
+    "deno": Row("-q --quiet -V --version -h --help -L= --log-level=", commands=True),
+    **_rows("deno eval, deno repl, git filter-branch, git instaweb, git daemon", Row(always=True)),
+    **_rows("psql, mysql, mariadb, sqlite3, sqlite, duckdb, mongosh, mongo", Row(_SQL, always=True)),
+    **_rows("ssh, autossh, mosh, expect, gdb, lldb, vim, vi, nvim, view, ex, ed", Row(_TELLS, always=True)),
+    **_rows("emacs, socat, at, batch, crontab, tmux, screen, systemd-run, ansible", Row(_TELLS, always=True)),
+    **_rows("entr, direnv, run-parts, start-stop-daemon, nix-shell, fc", Row(_TELLS, always=True)),
+    # Options that run something, or say what is run.
+    **_rows("tar, bsdtar", Row(
+        "--to-command=! --checkpoint-action=! -I=! --use-compress-program=! --rsh-command=! --rmt-command=! -F=!"
+        " --info-script=! --new-volume-script=!", anywhere=True,
+    )),
+    **_rows("scp, sftp", Row("-S=! -o=! -F=! -D=! -J=!", anywhere=True)),
+    "rsync": Row("-e=! --rsh=! --rsync-path=! --early-exec=!", anywhere=True),
+    "zip": Row("-T! --test! -TT=! --unzip-command=!", anywhere=True),
+    "sort": Row("--compress-program=!", anywhere=True),
+    "split": Row("--filter=!", anywhere=True),
+    "rg": Row("--pre=! --hostname-bin=!", anywhere=True),
+    "ag": Row("--pager=!", anywhere=True),
+    "ack": Row("--pager=! --output=! --ackrc=!", anywhere=True),
+    **_rows("fd, fdfind", Row("-x! -X! --exec! --exec-batch!", anywhere=True)),
+    "man": Row("-P=! --pager=! -H! --html! -C=! --config-file=! --preprocessor=!", anywhere=True),
+    **_rows("nc, ncat, netcat", Row("-e=! -c=! --exec=! --sh-exec=! --lua-exec=!", anywhere=True)),
+    "wget": Row("-e=! --execute=! --use-askpass=! --config=!", anywhere=True),
+    "curl": Row("-K=! --config=!", anywhere=True),
+    "openssl": Row("-engine=! -provider=! -provider-path=! -config=!", anywhere=True),
+    "install": Row("--strip-program=!", anywhere=True),
+    **_rows("gcc, g++, cc, c++, clang, clang++", Row(
+        "-wrapper=! -fplugin=! -specs=! -fuse-ld=! -load=! -Xclang=!", anywhere=True,
+    )),
+    "java": Row("-javaagent -agentpath -agentlib -XX:OnError -XX:OnOutOfMemoryError", anywhere=True),
+    "npm set": Row(always=True),
+    "npm exec": Row("-c=! --call=!", anywhere=True),
+    **_rows("npm config, pnpm config, yarn config, pip config edit, go env", Row(
+        "-w! --editor=! set! edit!", anywhere=True,
+    )),
+    **_rows("npm run, npm test, npm start, npm install, npm ci, npm x, npm t, npm i", Row(
+        "--script-shell=! --node-options=! --userconfig=! --globalconfig=! --call=!", anywhere=True,
+    )),
+    **_rows("cargo build, cargo test, cargo run, cargo check, cargo clippy, cargo bench", Row(
+        "--config=!", anywhere=True,
+    )),
+    **_rows("go build, go test, go run, go vet, go install, go list, go generate", Row(
+        "-exec=! --exec=! -toolexec=! --toolexec=! -vettool=! --vettool=! -overlay=! --overlay=!", anywhere=True,
+    )),
+    # git's own
+    "git bisect run": Row(always=True),
+    "git submodule foreach": Row(always=True),
+    "git config": Row(always=True),
+    "git hook": Row(always=True),
+    "git rebase": Row("-x=! --exec=!", anywhere=True),
+    "git difftool": Row("-x=! --extcmd=! -t=! --tool=!", anywhere=True),
+    "git mergetool": Row("-t=! --tool=!", anywhere=True),
+    "git grep": Row("-O! --open-files-in-pager!", anywhere=True),
+    "git clone": Row("-c=! --config=! -u=! --upload-pack=! --template=!", anywhere=True),
+    "git init": Row("--template=!", anywhere=True),
+    **_rows("git fetch, git pull, git ls-remote, git fetch-pack", Row("--upload-pack=! --exec=!", anywhere=True)),
+    **_rows("git push, git send-pack", Row("--receive-pack=! --exec=!", anywhere=True)),
+    "git archive": Row("--exec=!", anywhere=True),
+    "git send-email": Row(always=True),
+    **_rows("git p4, git svn, git shell, git credential, git remote-ext", Row(always=True)),
+}  # fmt: skip
