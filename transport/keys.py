@@ -189,6 +189,7 @@ CONTROL = (
     Key("rateline:{model}", "zset", "rate", "minutes", "calls that wait, by virtual time"),
     Key("ratedue:{model}", "zset", "rate", "minutes", "the same by the moment at which they count as gone"),
     Key("rateends:{model}", "zset", "rate", "minutes", "traces by the virtual time at which their last call ends"),
+    Key("uploads:{tenant}", "hash", "upload", "days", "hour → bytes that callers from outside have stored"),
     Key("workers", "zset", "announce", "always", "live workers by the moment at which they are forgotten"),
     Key("cards", "hash", "announce", "always", "worker → its card as JSON"),
 )

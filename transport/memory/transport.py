@@ -44,12 +44,14 @@ from ..limits import Limits
 from ..money import Ledger
 from ..notices import Notices
 from ..rates import Rates
+from ..uploads import Uploads
 from . import ends, listing, pauses, reaping, starting, stream, submitting, writing
 from .audit import MemoryAudit
 from .fleet import Fleet
 from .keeper import MemoryKeeper
 from .notices import MemoryNotices
 from .rates import MemoryRates
+from .uploads import MemoryUploads
 
 
 def _real_clock_ms() -> int:
@@ -71,6 +73,7 @@ class MemoryTransport:
         self.limits = limits or Limits()
         self.blobs: Blobs = MemoryBlobs(retention_ms=self.limits.retention_ms, clock=clock)
         self.rates: Rates = MemoryRates(clock)
+        self.uploads: Uploads = MemoryUploads(clock, self.limits)
         self._log = MemoryAudit(clock, self.keyring, self.limits.audit_entries)
         self.audit: AuditLog = self._log
         self._fleet = Fleet(clock, self.limits, pools)

@@ -37,6 +37,7 @@ from ..limits import Limits
 from ..money import Ledger
 from ..notices import Notices
 from ..rates import Rates
+from ..uploads import Uploads
 from ..watching import UNWATCHED, StoreWatch
 from . import events, merging, operators, queue, records, sessions
 from .audit import RedisAudit
@@ -51,6 +52,7 @@ from .rates import RedisRates
 from .results import Results
 from .servers import Servers
 from .submitting import Submitting
+from .uploads import RedisUploads
 from .writer import Writer
 
 # A renewal waits for a fourth of a lease: a server that swallowed one still gets the next in time.
@@ -98,6 +100,7 @@ class RedisTransport:
         self.limits = cells.limits
         self.pools = frozenset(pools)
         self.rates: Rates = RedisRates(cells)
+        self.uploads: Uploads = RedisUploads(cells)
         self.notices: Sequence[Notices] = tuple(map(RedisNotices, cells.all))
         self.audit: AuditLog = RedisAudit(cells, keyring)
         self._cells = cells
