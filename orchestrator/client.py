@@ -111,9 +111,10 @@ class Muster(Facets, SessionMethods):
         """The same connection for what strangers ask for: what it submits only looks; `WouldWrite` where it cannot."""
         return looking_only(self)
 
-    def counting(self, charge: Charge) -> Muster:
-        """The same connection for a caller from outside: `charge` is asked before any bytes of theirs are stored."""
-        return counting(self, charge)
+    def counting(self, charge: Charge, *, tenant: str, reads: str) -> Muster:
+        """The same connection for a caller from outside: `charge` is asked before any bytes of theirs are stored. They
+        are stored for `tenant`, and read as far as `reads` may (`*`: all)."""
+        return counting(self, charge, tenant=tenant, reads=reads)
 
     async def goal(
         self,

@@ -195,7 +195,16 @@ CONTROL = (
 )
 
 # Outside the tag: large, never touched by a script, free to live on another node.
-BLOB = Key("muster:{fleet}:blob:{digest}", "string", "blobs", "until retention", "content under its own SHA-256")
+BLOBS = (
+    Key("muster:{fleet}:blob:{digest}", "string", "blobs", "until retention", "content under its own SHA-256"),
+    Key(
+        "muster:{fleet}:blob:of:{digest}",
+        "hash",
+        "blobs",
+        "until retention",
+        "whose the blob is; `*`: everybody's",
+    ),
+)
 
 
 def cell_of(trace_id: str, cells: int = 1) -> int:

@@ -10,6 +10,8 @@ from typing import Annotated
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from transport.blobs.owners import EVERYBODY
+
 from ..client import Muster
 from .caller import Caller
 from .problems import Problem
@@ -44,7 +46,8 @@ def caller_of(token: Token, request: Request, door: str = "api") -> Caller:
     async def charge(size_bytes: int) -> None:
         await uploads.take(caller.tenant, size_bytes, looks=looks)
 
-    return replace(caller, muster=muster.counting(charge))
+    reads = caller.seen_tenant or EVERYBODY
+    return replace(caller, muster=muster.counting(charge, tenant=caller.tenant, reads=reads))
 
 
 def caller_with(right: Right) -> Callable[..., Caller]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pytest
 import pytest_asyncio
@@ -36,7 +36,7 @@ class Door:
 
     uploads: Uploads
     replica: Uploads
-    clock: Clock = field(default_factory=Clock)
+    clock: Clock
 
     async def refused(self, size_bytes: int, *, tenant: str = "a", looks: bool = False) -> AllowanceSpent:
         with pytest.raises(AllowanceSpent) as refusal:
@@ -48,7 +48,8 @@ class Door:
 @pytest_asyncio.fixture
 async def redis_door(redis_server: Server) -> AsyncIterator[Door]:
     clock, fleet, servers = Clock(), f"uploads{next(_fleets)}", (Servers(redis_server.url), Servers(redis_server.url))
-    yield Door(*(RedisUploads(clocked(each, fleet, clock)) for each in servers), clock)
+    here, replica = (RedisUploads(clocked(each, fleet, clock)) for each in servers)
+    yield Door(here, replica, clock)
     for each in servers:
         await each.close()
 

@@ -38,6 +38,7 @@ from ..base import (
 )
 from ..blobs import MemoryBlobs
 from ..blobs.base import Blobs
+from ..blobs.owners import MemoryOwners, OwnedBlobs
 from ..errors import no_session
 from ..keyring import fresh
 from ..limits import Limits
@@ -71,7 +72,8 @@ class MemoryTransport:
     ) -> None:
         self.keyring = keyring or fresh()
         self.limits = limits or Limits()
-        self.blobs: Blobs = MemoryBlobs(retention_ms=self.limits.retention_ms, clock=clock)
+        stored = MemoryBlobs(retention_ms=self.limits.retention_ms, clock=clock)
+        self.blobs: Blobs = OwnedBlobs(stored, MemoryOwners())
         self.rates: Rates = MemoryRates(clock)
         self.uploads: Uploads = MemoryUploads(clock, self.limits)
         self._log = MemoryAudit(clock, self.keyring, self.limits.audit_entries)

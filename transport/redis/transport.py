@@ -31,6 +31,7 @@ from ..base import (
 )
 from ..blobs import TieredBlobs
 from ..blobs.base import Blobs
+from ..blobs.owners import OwnedBlobs
 from ..errors import NotFound
 from ..keys import cell_of
 from ..limits import Limits
@@ -41,7 +42,7 @@ from ..uploads import Uploads
 from ..watching import UNWATCHED, StoreWatch
 from . import events, merging, operators, queue, records, sessions
 from .audit import RedisAudit
-from .blobs import RedisBlobs
+from .blobs import RedisBlobs, RedisOwners
 from .cells import Cells
 from .checks import check
 from .claiming import Claiming
@@ -85,10 +86,10 @@ async def connect_redis(
     except BaseException:
         await servers.close()
         raise
-    blobs = RedisBlobs(
-        servers.client_of, fleet, limits.retention_ms, lambda: make_room(fleet_cells.all, TRACES_PER_TRIM)
-    )
-    return RedisTransport(fleet_cells, keyring, TieredBlobs(blobs, large_blobs) if large_blobs else blobs, pools)
+    place = (servers.client_of, fleet, limits.retention_ms, lambda: make_room(fleet_cells.all, TRACES_PER_TRIM))
+    blobs = RedisBlobs(*place)
+    stored = TieredBlobs(blobs, large_blobs) if large_blobs else blobs
+    return RedisTransport(fleet_cells, keyring, OwnedBlobs(stored, RedisOwners(*place)), pools)
 
 
 class RedisTransport:
