@@ -7,6 +7,7 @@
 #   MUSTER_CI_DETACH   true: do not wait; the id is the output `task`
 #   MUSTER_CI_PUBLISH  true: a batch may publish at its end, as its file says; left out, it is handed over as a bundle
 #   MUSTER_CI_REPORTS  the folder [muster-reports]
+#   MUSTER_CI_TRUST    branches or everyone: who may write starts this job, where the CI system does not tell it (docs/ci.md)
 #   MUSTER_READ_ONLY   1: only look. A trigger that a stranger can pull sets it, and nothing here takes it back.
 set -uf
 export PYTHONSAFEPATH=1
@@ -15,7 +16,10 @@ out=${MUSTER_CI_REPORTS:-muster-reports}
 out=${out%/} # with a slash behind it a link is followed before it is looked at
 PATH=${MUSTER_VENV:-$here/.venv}/bin:$PATH
 # -I: the folder that this runs in is a stranger's, and so may be its `json.py`.
-python3 -I "$here/trigger.py" || export MUSTER_READ_ONLY=1
+if ! python3 -I "$here/trigger.py"; then
+    echo "note: a stranger may have started this job, so that it only looks (docs/ci.md, Untrusted triggers)" >&2
+    export MUSTER_READ_ONLY=1
+fi
 case ${MUSTER_READ_ONLY:-} in "" | 0 | false | no) unset MUSTER_READ_ONLY ;; esac
 
 mkdir -p "$out" 2>/dev/null

@@ -54,6 +54,7 @@ from .session_methods import SessionMethods
 from .settings import Settings, load_settings
 from .staying import stay
 from .submit import BUILD, DRIVERS, GoalFields, TaskFields, repeated
+from .uploads import Charge, charge_for, counting
 
 # Where workers put an answer that is too long to travel in its result, whose text then ends with this name.
 WHOLE_TEXT = "output.txt"
@@ -65,6 +66,7 @@ class Muster(Facets, SessionMethods):
     def __init__(self, transport: Transport, settings: Settings) -> None:
         self.transport = transport
         self.settings = settings
+        self.charge: Charge | None = None
         self._outbox = Outbox(transport)
         self._folds = Folds(transport)
         self.ask_texts = AskTexts(transport)
@@ -101,11 +103,18 @@ class Muster(Facets, SessionMethods):
         requests = await requests_from(self.transport, tasks)
         if self.settings.read_only:
             await require_own_sessions(self.transport, requests)
-        return await self._outbox.submit(narrowed(requests, self.settings))
+        requests = narrowed(requests, self.settings)
+        await charge_for(requests, self.charge)
+        return await self._outbox.submit(requests)
 
     def read_only(self) -> Muster:
         """The same connection for what strangers ask for: what it submits only looks; `WouldWrite` where it cannot."""
         return looking_only(self)
+
+    def counting(self, charge: Charge, *, tenant: str, reads: str) -> Muster:
+        """The same connection for a caller from outside: `charge` is asked before any bytes of theirs are stored. They
+        are stored for `tenant`, and read as far as `reads` may (`*`: all)."""
+        return counting(self, charge, tenant=tenant, reads=reads)
 
     async def goal(
         self,

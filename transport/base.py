@@ -21,6 +21,7 @@ from .limits import Limits
 from .money import Ledger
 from .notices import Notices
 from .rates import Rates
+from .uploads import Uploads
 
 OPERATOR = "operator"  # who acts where nobody says more
 
@@ -219,6 +220,7 @@ class Transport(Protocol):
     keyring: Keyring  # signs what is submitted; whoever claims verifies with it
     limits: Limits
     rates: Rates  # of calls to models
+    uploads: Uploads  # what callers from outside store
     notices: Sequence[Notices]  # to others outside of the fleet; of each cell
     audit: AuditLog  # who cancelled, answered, purged, allotted, raised a cap, and what that changed
 

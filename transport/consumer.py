@@ -18,6 +18,7 @@ from envelope.logs import bind, get_logger
 from envelope.messages import TaskRequest
 
 from .base import Claim, Lease, Renewal, Transport
+from .blobs.owners import acting_for
 from .delivery import (
     Again,
     ConsumerEvent,
@@ -247,7 +248,8 @@ class Consumer:
     async def _outcome_of(self, delivery: Delivery) -> Outcome | None:
         lease = delivery.claim.lease
         try:
-            return await self._handle(delivery)
+            with acting_for(delivery.request.tenant):
+                return await self._handle(delivery)
         except asyncio.CancelledError:
             if delivery.stop_reason is None:
                 raise  # nobody stopped the handler: this consumer itself is being torn down

@@ -9,6 +9,7 @@ TransportError
 ├── Refused          a submission that breaks a rule; names the field
 │   └── Busy         its session is under way already; `holder` is the task that runs it
 ├── QueueFull        back-pressure of the server, or of a session; `retry_after_s` says when to come again
+├── AllowanceSpent   a tenant has stored as much as it may; `retry_after_s` says when there is room again
 ├── NotFound         no such task, trace or blob
 └── Fenced           a write under a lease that was lost: stop the task, it belongs to another
 """
@@ -57,6 +58,12 @@ class Busy(Refused):
 
 class QueueFull(TransportError):
     def __init__(self, message: str, *, retry_after_s: float, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after_s = retry_after_s
+
+
+class AllowanceSpent(TransportError):
+    def __init__(self, message: str, *, retry_after_s: float, hint: str) -> None:
         super().__init__(message, hint=hint)
         self.retry_after_s = retry_after_s
 

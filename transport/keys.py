@@ -189,12 +189,22 @@ CONTROL = (
     Key("rateline:{model}", "zset", "rate", "minutes", "calls that wait, by virtual time"),
     Key("ratedue:{model}", "zset", "rate", "minutes", "the same by the moment at which they count as gone"),
     Key("rateends:{model}", "zset", "rate", "minutes", "traces by the virtual time at which their last call ends"),
+    Key("uploads:{tenant}", "hash", "upload", "days", "hour → bytes that callers from outside have stored"),
     Key("workers", "zset", "announce", "always", "live workers by the moment at which they are forgotten"),
     Key("cards", "hash", "announce", "always", "worker → its card as JSON"),
 )
 
 # Outside the tag: large, never touched by a script, free to live on another node.
-BLOB = Key("muster:{fleet}:blob:{digest}", "string", "blobs", "until retention", "content under its own SHA-256")
+BLOBS = (
+    Key("muster:{fleet}:blob:{digest}", "string", "blobs", "until retention", "content under its own SHA-256"),
+    Key(
+        "muster:{fleet}:blob:of:{digest}",
+        "hash",
+        "blobs",
+        "until retention",
+        "whose the blob is; `*`: everybody's",
+    ),
+)
 
 
 def cell_of(trace_id: str, cells: int = 1) -> int:

@@ -49,6 +49,11 @@ class Limits:
     # About as many entries the audit log keeps; then the oldest are dropped. 460 bytes each: 460 MB in each cell.
     audit_entries: int = 1_000_000
 
+    # What callers from outside may store for a tenant within an hour, and within the life of a blob (`uploads.py`); 0:
+    # no limit. An hour takes 32 of the largest bundles that the API takes; three weeks fill no disk of a usual size.
+    upload_hour_bytes: int = 2 * 1024**3
+    upload_bytes: int = 20 * 1024**3
+
     # Submissions are refused beyond this share of the server's `maxmemory`: what is accepted must be able to end.
     memory_share: float = 0.8
 

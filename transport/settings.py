@@ -55,6 +55,9 @@ class FleetSettings(BaseSettings):
     keyring: Path | None = None  # None: one in the state folder, made at the first start
     cells: int = Field(default=1, ge=1, le=64)  # the same for all of a fleet's programs, for ever
     blobs: str | None = None  # where large ones go: a folder, s3://…; None: Redis, or the embedded fleet's state folder
+    # What the API's callers may store for a tenant within an hour, and while blobs are kept; 0: no limit (docs/api.md).
+    upload_hour_bytes: int = Field(default=Limits().upload_hour_bytes, ge=0)
+    upload_bytes: int = Field(default=Limits().upload_bytes, ge=0)
     metrics_host: str = "127.0.0.1"
     # A loop that has not come round for so long is dead to /healthz; a busy worker may stand still for a minute.
     liveness_s: float = Field(default=120.0, gt=0)
@@ -86,6 +89,8 @@ class FleetSettings(BaseSettings):
             retention_ms=int(self.retention_s * 1000),
             max_entries=self.max_entries,
             wait_replicas=self.redis_wait_replicas,
+            upload_hour_bytes=self.upload_hour_bytes,
+            upload_bytes=self.upload_bytes,
         )
 
     @property

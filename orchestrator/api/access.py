@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from transport.blobs.owners import EVERYBODY
 
 from ..client import Muster
 from .caller import Caller
@@ -32,10 +35,19 @@ def admitted(request: Request, secret: str) -> Token:
     return token
 
 
-def fleet_for(token: Token, request: Request) -> Muster:
-    """The server's fleet, as far as the token lets somebody change it."""
+def caller_of(token: Token, request: Request, door: str = "api") -> Caller:
+    """Who has the token, with the fleet as far as that lets them change it, and store things there."""
     muster: Muster = request.app.state.muster
-    return muster.read_only() if token.read_only else muster
+    if token.read_only:
+        muster = muster.read_only()
+    caller = Caller(token, muster, door)
+    uploads, looks = muster.transport.uploads, caller.only_looks
+
+    async def charge(size_bytes: int) -> None:
+        await uploads.take(caller.tenant, size_bytes, looks=looks)
+
+    reads = caller.seen_tenant or EVERYBODY
+    return replace(caller, muster=muster.counting(charge, tenant=caller.tenant, reads=reads))
 
 
 def caller_with(right: Right) -> Callable[..., Caller]:
@@ -51,7 +63,7 @@ def caller_with(right: Right) -> Callable[..., Caller]:
                 f"the role {token.role} may not {right}",
                 hint="ask an operator for a token with another role",
             )
-        return Caller(token, fleet_for(token, request))
+        return caller_of(token, request)
 
     return check
 

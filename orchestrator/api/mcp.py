@@ -20,7 +20,7 @@ from ..batch.plan import Planned
 from ..client import Muster
 from ..errors import BadInput
 from ..mcp.tool import Call, Ground, Waits, Wanted, WantedBatch, address_of
-from .access import admitted, fleet_for
+from .access import admitted, caller_of
 from .caller import Caller
 from .documents import Places, planned_for
 from .problems import Problem, problem
@@ -108,7 +108,7 @@ class _Front:
 
     async def call(self, request: Request) -> Call:
         token = self.token(request)
-        return Call(Caller(token, fleet_for(token, request), door="mcp"), self._reach, self._waits)
+        return Call(caller_of(token, request, door="mcp"), self._reach, self._waits)
 
 
 class _Reach:

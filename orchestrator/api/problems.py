@@ -16,7 +16,16 @@ from starlette.routing import compile_path
 from envelope.errors import MusterError
 from envelope.logs import get_logger
 from repo.errors import DiskFull, GitTimedOut, RemoteDown, RepoError
-from transport.errors import BlobsUnreachable, Busy, Misconfigured, NotFound, QueueFull, Refused, Unreachable
+from transport.errors import (
+    AllowanceSpent,
+    BlobsUnreachable,
+    Busy,
+    Misconfigured,
+    NotFound,
+    QueueFull,
+    Refused,
+    Unreachable,
+)
 
 from ..errors import Answered, BadInput, BadSettings, UnderWay, code_of
 from ..looking import WouldWrite
@@ -41,6 +50,7 @@ STATUS: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (NotFound, HTTPStatus.NOT_FOUND),
     (Busy, HTTPStatus.CONFLICT),
     (QueueFull, HTTPStatus.SERVICE_UNAVAILABLE),
+    (AllowanceSpent, HTTPStatus.TOO_MANY_REQUESTS),
     (Unreachable, HTTPStatus.SERVICE_UNAVAILABLE),
     (Refused, HTTPStatus.UNPROCESSABLE_ENTITY),
     (Answered, HTTPStatus.CONFLICT),

@@ -148,7 +148,8 @@ class GoOn(Body):
 
 
 def told(record: TaskRecord) -> dict[str, Any]:
-    return asdict(record)
+    """Without the session's checkpoint: whoever has its digest could ask for the session by that."""
+    return {name: value for name, value in asdict(record).items() if name != "checkpoint"}
 
 
 def accepted(handle: Handle, caller: Caller, response: Response) -> Accepted:

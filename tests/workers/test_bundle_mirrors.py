@@ -9,6 +9,8 @@ import pytest
 
 from envelope.messages import Workspace
 from repo.errors import RepoError
+from transport.blobs.owners import acting_for
+from transport.errors import NotFound
 from transport.memory import MemoryTransport
 from workers.sandboxes.workspace import Workspaces
 
@@ -39,3 +41,15 @@ async def test_a_commit_of_anothers_bundle_is_not_found_by_its_name(tmp_path):
     for other in (own, b"no bundle at all"):
         with pytest.raises(RepoError):
             await workspaces.source(Workspace(bundle=await blobs.put(other), base=commit))
+
+
+async def test_a_bundle_that_lies_here_for_another_tenant_is_none(tmp_path):
+    blobs = MemoryTransport().blobs
+    theirs, commit = bundle_of(tmp_path / "theirs", "for nobody else")
+    workspaces = Workspaces(None, blobs, tmp_path / "cache", "image")  # type: ignore[arg-type]  # no sandbox is opened
+    with acting_for("ann"):
+        workspace = Workspace(bundle=await blobs.put(theirs), base=commit)
+        await workspaces.source(workspace)
+
+    with acting_for("ben"), pytest.raises(NotFound):
+        await workspaces.source(workspace)

@@ -38,18 +38,21 @@ from ..base import (
 )
 from ..blobs import MemoryBlobs
 from ..blobs.base import Blobs
+from ..blobs.owners import MemoryOwners, OwnedBlobs
 from ..errors import no_session
 from ..keyring import fresh
 from ..limits import Limits
 from ..money import Ledger
 from ..notices import Notices
 from ..rates import Rates
+from ..uploads import Uploads
 from . import ends, listing, pauses, reaping, starting, stream, submitting, writing
 from .audit import MemoryAudit
 from .fleet import Fleet
 from .keeper import MemoryKeeper
 from .notices import MemoryNotices
 from .rates import MemoryRates
+from .uploads import MemoryUploads
 
 
 def _real_clock_ms() -> int:
@@ -69,8 +72,10 @@ class MemoryTransport:
     ) -> None:
         self.keyring = keyring or fresh()
         self.limits = limits or Limits()
-        self.blobs: Blobs = MemoryBlobs(retention_ms=self.limits.retention_ms, clock=clock)
+        stored = MemoryBlobs(retention_ms=self.limits.retention_ms, clock=clock)
+        self.blobs: Blobs = OwnedBlobs(stored, MemoryOwners())
         self.rates: Rates = MemoryRates(clock)
+        self.uploads: Uploads = MemoryUploads(clock, self.limits)
         self._log = MemoryAudit(clock, self.keyring, self.limits.audit_entries)
         self.audit: AuditLog = self._log
         self._fleet = Fleet(clock, self.limits, pools)

@@ -17,7 +17,7 @@ REAPING = frozenset({"claim", "reap", "renew"})
 # of it, half of that for the first part alone, and five times as long after a pause.
 _NEEDS = {
     "rate": SHARED[:1], "await": SHARED[:1], "announce": SHARED[:1], "purge": SHARED[:1], "trim": SHARED[:1],
-    "submit": SHARED[:2], "allot": SHARED[:2],
+    "upload": SHARED[:1], "submit": SHARED[:2], "allot": SHARED[:2],
 }  # fmt: skip
 # Scripts that run although the server's memory is full: without them nothing would end, and nobody could help. They
 # write little. `claim` and `write` decide for themselves what they do then.

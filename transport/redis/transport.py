@@ -31,16 +31,18 @@ from ..base import (
 )
 from ..blobs import TieredBlobs
 from ..blobs.base import Blobs
+from ..blobs.owners import OwnedBlobs
 from ..errors import NotFound
 from ..keys import cell_of
 from ..limits import Limits
 from ..money import Ledger
 from ..notices import Notices
 from ..rates import Rates
+from ..uploads import Uploads
 from ..watching import UNWATCHED, StoreWatch
 from . import events, merging, operators, queue, records, sessions
 from .audit import RedisAudit
-from .blobs import RedisBlobs
+from .blobs import RedisBlobs, RedisOwners
 from .cells import Cells
 from .checks import check
 from .claiming import Claiming
@@ -51,6 +53,7 @@ from .rates import RedisRates
 from .results import Results
 from .servers import Servers
 from .submitting import Submitting
+from .uploads import RedisUploads
 from .writer import Writer
 
 # A renewal waits for a fourth of a lease: a server that swallowed one still gets the next in time.
@@ -83,10 +86,10 @@ async def connect_redis(
     except BaseException:
         await servers.close()
         raise
-    blobs = RedisBlobs(
-        servers.client_of, fleet, limits.retention_ms, lambda: make_room(fleet_cells.all, TRACES_PER_TRIM)
-    )
-    return RedisTransport(fleet_cells, keyring, TieredBlobs(blobs, large_blobs) if large_blobs else blobs, pools)
+    place = (servers.client_of, fleet, limits.retention_ms, lambda: make_room(fleet_cells.all, TRACES_PER_TRIM))
+    blobs = RedisBlobs(*place)
+    stored = TieredBlobs(blobs, large_blobs) if large_blobs else blobs
+    return RedisTransport(fleet_cells, keyring, OwnedBlobs(stored, RedisOwners(*place)), pools)
 
 
 class RedisTransport:
@@ -98,6 +101,7 @@ class RedisTransport:
         self.limits = cells.limits
         self.pools = frozenset(pools)
         self.rates: Rates = RedisRates(cells)
+        self.uploads: Uploads = RedisUploads(cells)
         self.notices: Sequence[Notices] = tuple(map(RedisNotices, cells.all))
         self.audit: AuditLog = RedisAudit(cells, keyring)
         self._cells = cells

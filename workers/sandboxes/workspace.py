@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from envelope.ids import digest_of
 from envelope.messages import Workspace
 from envelope.reach import credentials_of, hosts_of
 from envelope.scope import Scope
@@ -19,6 +20,7 @@ from sandbox.base import Limits, SandboxDriver, SandboxSpec, Setup
 from sandbox.outlet import Outlet, Tell, tell_nobody
 from sandbox.workspace import AGENT_GID, AGENT_UID
 from transport.blobs.base import Blobs
+from transport.blobs.owners import acting_tenant
 
 from ..errors import BadInput
 from .credentials import NO_CREDENTIALS, Credentials
@@ -113,8 +115,9 @@ class Workspaces:
         return await mirror_of(self.cache_dir, url=url, commit=commit, key=key, protocols=protocols, env=env)
 
     async def _bundle_file(self, ref: str) -> Path:
-        """A bundle travels once to each machine, however many tasks start from it."""
-        target = self._bundles() / f"{ref.removeprefix('sha256:')}.bundle"
+        """A bundle travels once to each machine for each tenant, however many of its tasks start from it: one who names
+        it and has not stored it must be told so, although it lies here for another."""
+        target = self._bundles() / f"{ref.removeprefix('sha256:')}.{digest_of(acting_tenant())[:16]}.bundle"
         if not target.exists():
             await asyncio.to_thread(_write_whole, target, await self.blobs.get(ref))
         return target

@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 
 from ...client import Muster
 from ...looking import WouldWrite
+from ..access import caller_of
 from ..caller import Caller
 from ..problems import Problem
 from ..rates import Rates
@@ -40,8 +41,7 @@ def visitor_with(right: Right, *, to_look: bool = False) -> Callable[[Request], 
         rates: Rates = request.app.state.rates
         if wait_s := rates.take(known.token.name):
             raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "too many calls", hint="come again", retry_after_s=wait_s)
-        muster: Muster = request.app.state.muster
-        caller = Caller(known.token, muster.read_only() if known.token.read_only else muster, door="console")
+        caller = caller_of(known.token, request, door="console")
         require_right(caller, right, to_look=to_look)
         if request.method not in ("GET", "HEAD"):
             require_same_site(request)

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
 from envelope.agents import AgentCard, ProjectCards, WorkerCard
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
-from envelope.messages import ErrorInfo
+from envelope.messages import ErrorInfo, TaskResult
 from orchestrator.api import bodies, traces
 from orchestrator.api.streams import EventStream, Streams
 from orchestrator.api.tokens import ALL_TENANTS, Role, TokenFile
 from orchestrator.errors import BadInput
-from transport.errors import Unreachable
+from transport.blobs.owners import acting_for
+from transport.consumer import Delivery
+from transport.errors import NotFound, Unreachable
 
 pytestmark = pytest.mark.redis
 
@@ -223,3 +226,33 @@ def test_of_many_who_change_the_tokens_at_once_none_undoes_anothers(tmp_path):
     assert [token.name for token in tokens().all()] == names[:1]
     with pytest.raises(BadInput):
         tokens().add(tokens().named("t0"))
+
+
+async def test_another_tenant_s_digest_leads_nowhere(api):
+    """A session by its checkpoint, a bundle, an attachment: each as it comes, by the stranger's own task."""
+    work = await api.work(prompt="keep it to yourself")
+    with acting_for("default"):  # as its worker does
+        checkpoint = await api.stage.transport.blobs.put(b"what was said in confidence")
+    await api.stage.transport.checkpoint(work.lease, checkpoint)
+    uploaded = (await api.call("POST", "/v1/blobs", who="submitter", data=b"a private bundle"))[1]["ref"]
+    shown = [
+        (await api.call("GET", path, who="viewer"))[1]
+        for path in (f"/v1/tasks/{work.task_id}", "/v1/tasks", f"/v1/sessions/{work.task_id}", "/v1/sessions")
+    ]
+    assert checkpoint not in json.dumps(shown)
+
+    found: list[bytes] = []
+
+    async def handle(delivery: Delivery) -> TaskResult:
+        with suppress(NotFound):
+            found.append(await api.stage.transport.blobs.get(delivery.request.input.params["digest"]))
+        lease = delivery.claim.lease
+        return TaskResult(task_id=lease.task_id, trace_id=lease.trace_id, attempt=lease.attempt, status=State.COMPLETED)
+
+    async with api.stage.serving("build", handle):
+        for who in ("stranger", "submitter"):
+            for digest in (checkpoint, uploaded):
+                await anext(api.stage.transport.results([await api.submit(who=who, params={"digest": digest})]))
+            if who == "stranger":
+                assert found == []
+    assert found == [b"what was said in confidence", b"a private bundle"]

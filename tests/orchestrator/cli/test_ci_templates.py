@@ -153,53 +153,128 @@ def test_a_script_can_be_read_by_any_shell(script):
 FORK = {"pull_request": {"head": {"repo": {"id": 2}}, "base": {"repo": {"id": 1}}}}
 OWN = {"pull_request": {"head": {"repo": {"id": 1}}, "base": {"repo": {"id": 1}}}}
 GONE = {"pull_request": {"head": {"repo": None}, "base": {"repo": {"id": 1}}}}
-ON_GITHUB = {"GITHUB_ACTIONS": "true"}
+ON_GITHUB = {"GITHUB_ACTIONS": "true", "GITHUB_ACTOR": "somebody"}
+ON_GITEA = ON_GITHUB | {"GITEA_ACTIONS": "true"}
 ON_GITLAB = {"GITLAB_CI": "true"}
 OF_A_FORK = {"CI_MERGE_REQUEST_SOURCE_PROJECT_ID": "2", "CI_MERGE_REQUEST_PROJECT_ID": "1"}
-ON_JENKINS = {"JENKINS_URL": "https://jenkins.example.com/"}
+OF_THE_PROJECT = {"CI_MERGE_REQUEST_SOURCE_PROJECT_ID": "1", "CI_MERGE_REQUEST_PROJECT_ID": "1"}
+DEPENDABOT = {"GITHUB_ACTOR": "dependabot[bot]"}
+
+
+def source(name: str) -> dict[str, str]:
+    return ON_GITLAB | {"CI_PIPELINE_SOURCE": name}
 
 
 @pytest.mark.parametrize(
     ("environ", "event", "trusted"),
     [
         (ON_GITHUB | {"GITHUB_EVENT_NAME": "push"}, {}, True),
+        (ON_GITHUB | {"GITHUB_EVENT_NAME": "push"} | DEPENDABOT, {}, False),
+        (ON_GITHUB | {"GITHUB_EVENT_NAME": "schedule"} | DEPENDABOT, {}, True),
         (ON_GITHUB | {"GITHUB_EVENT_NAME": "pull_request"}, OWN, True),
+        (ON_GITHUB | {"GITHUB_EVENT_NAME": "pull_request"} | DEPENDABOT, OWN, False),
         (ON_GITHUB | {"GITHUB_EVENT_NAME": "pull_request"}, FORK, False),
+        (ON_GITHUB | {"GITHUB_EVENT_NAME": "pull_request", "MUSTER_CI_TRUST": "everyone"}, FORK, False),
         (ON_GITHUB | {"GITHUB_EVENT_NAME": "pull_request"}, GONE, False),
         (ON_GITHUB | {"GITHUB_EVENT_NAME": "pull_request"}, None, False),
         (ON_GITHUB | {"GITHUB_EVENT_NAME": "pull_request_target"}, OWN, False),
         (ON_GITHUB | {"GITHUB_EVENT_NAME": "issue_comment"}, OWN, False),
         (ON_GITHUB | {"GITHUB_EVENT_NAME": "workflow_run"}, OWN, False),
         (ON_GITHUB, OWN, False),
-        (ON_GITLAB | {"CI_PIPELINE_SOURCE": "schedule"}, None, True),
-        (ON_GITLAB | {"CI_PIPELINE_SOURCE": "merge_request_event"}, None, False),
-        (
-            ON_GITLAB
-            | {"CI_PIPELINE_SOURCE": "merge_request_event"}
-            | {"CI_MERGE_REQUEST_SOURCE_PROJECT_ID": "1", "CI_MERGE_REQUEST_PROJECT_ID": "1"},
-            None,
-            True,
-        ),
-        (
-            ON_GITLAB | {"CI_PIPELINE_SOURCE": "merge_request_event"} | OF_A_FORK,
-            None,
-            False,
-        ),
-        (ON_GITLAB | {"CI_PIPELINE_SOURCE": "parent_pipeline"} | OF_A_FORK, None, False),
-        (ON_JENKINS | {"CHANGE_ID": "7", "CHANGE_FORK": "stranger"}, None, False),
-        (ON_JENKINS | {"ghprbPullId": "7"}, None, False),
-        (ON_JENKINS | {"CHANGE_ID": "7"}, None, True),
-        ({"CIRCLECI": "true"}, None, False),
+        (ON_GITEA | {"GITHUB_EVENT_NAME": "push"}, {}, True),
+        (ON_GITEA | {"GITHUB_EVENT_NAME": "pull_request"}, OWN, False),  # pushed to refs/for/main by a reader
+        (ON_GITHUB | {"FORGEJO_ACTIONS": "true", "GITHUB_EVENT_NAME": "pull_request"}, OWN, False),
+        (source("schedule"), None, True),
+        (source("merge_request_event"), None, False),
+        (source("merge_request_event") | OF_THE_PROJECT, None, True),
+        (source("merge_request_event") | OF_A_FORK, None, False),
+        (source("merge_request_event") | OF_A_FORK | {"MUSTER_CI_TRUST": "everyone"}, None, False),
+        (source("merge_request_event") | dict.fromkeys(OF_A_FORK, ""), None, False),
+        (source("push") | OF_A_FORK, None, False),
+        (source("parent_pipeline") | OF_A_FORK, None, False),
+        (source("parent_pipeline") | OF_THE_PROJECT, None, True),
+        (source("parent_pipeline"), None, False),
+        (source("parent_pipeline") | {"MUSTER_CI_TRUST": "branches"}, None, True),
+        (source("parent_pipeline") | {"CI_EXTERNAL_PULL_REQUEST_IID": "7", "MUSTER_CI_TRUST": "branches"}, None, False),
+        (source("pipeline") | {"MUSTER_CI_TRUST": "everyone"}, None, False),  # another project chose its variables
+        (source("external_pull_request_event"), None, False),
+        (source("chat"), None, False),
         ({}, None, False),
+        ({"MUSTER_CI_TRUST": "branches"}, None, False),
+        ({"MUSTER_CI_TRUST": "true"}, None, False),
+        ({"MUSTER_CI_TRUST": "everyone"}, None, True),
     ],
 )
 def test_only_who_may_write_is_trusted(environ, event, trusted, tmp_path):
-    (tmp_path / "event.json").write_text("" if event is None else json.dumps(event))
-    environ = {"PATH": os.environ["PATH"], "GITHUB_EVENT_PATH": str(tmp_path / "event.json")} | environ
+    assert judged(environ, tmp_path, event) == trusted
+
+
+ON_JENKINS = {"JENKINS_URL": "https://jenkins.example.com/", "BUILD_URL": "https://jenkins.example.com/job/a/7/"}
+BUILDKITE = {"BUILDKITE": "true", "BUILDKITE_BRANCH": "main", "BUILDKITE_PULL_REQUEST_BASE_BRANCH": ""}
+AZURE = {"TF_BUILD": "True", "SYSTEM_PULLREQUEST_ISFORK": "False", "BUILD_SOURCEBRANCH": "refs/heads/main"}
+TRAVIS = {"TRAVIS": "true", "TRAVIS_EVENT_TYPE": "push", "TRAVIS_PULL_REQUEST": "false", "TRAVIS_PULL_REQUEST_SLUG": ""}
+WOODPECKER = {"CI": "woodpecker", "CI_PIPELINE_EVENT": "push", "CI_COMMIT_PULL_REQUEST": ""}
+BRANCHES: list[dict[str, str]] = [
+    ON_JENKINS,
+    ON_JENKINS | {"BRANCH_NAME": "main", "GIT_BRANCH": "origin/main", "BRANCH_IS_PRIMARY": "true"},
+    ON_JENKINS | {"gitlabActionType": "PUSH", "gitlabMergeRequestIid": "", "gitlabMergeRequestLastCommit": "0123abc"},
+    ON_JENKINS | {"giteeActionType": "PUSH", "giteePullRequestIid": "", "giteeSourceBranch": "main"},
+    BUILDKITE | {"BUILDKITE_PULL_REQUEST": "false"},
+    AZURE | {"BUILD_REASON": "IndividualCI"},
+    {"DRONE": "true", "DRONE_BUILD_EVENT": "push"},
+    WOODPECKER,
+    TRAVIS,
+    {"BITBUCKET_BUILD_NUMBER": "7", "BITBUCKET_BRANCH": "main"},
+]
+CHANGES: list[dict[str, str]] = [
+    # branch sources: GitHub from a fork and from the repository, Bitbucket, Gitea, GitLab, Gerrit
+    ON_JENKINS | {"CHANGE_ID": "7", "CHANGE_FORK": "stranger", "BRANCH_NAME": "PR-7"},
+    ON_JENKINS | {"CHANGE_ID": "7", "CHANGE_BRANCH": "topic", "BRANCH_NAME": "main", "BRANCH_IS_PRIMARY": "true"},
+    ON_JENKINS | {"CHANGE_ID": "7", "CHANGE_AUTHOR": "false", "BRANCH_NAME": "MR-7"},
+    ON_JENKINS | {"BRANCH_NAME": "12/2012/1", "GERRIT_CHANGE_NUMBER": "2012", "GERRIT_PATCHSET_NUMBER": "1"},
+    # plug-ins that start jobs of other kinds
+    ON_JENKINS | {"ghprbPullId": "7", "GIT_BRANCH": "main"},
+    ON_JENKINS | {"GITHUB_PR_NUMBER": "7", "GITHUB_PR_SOURCE_BRANCH": "main"},
+    ON_JENKINS | {"GERRIT_REFSPEC": "refs/changes/12/2012/1", "GERRIT_EVENT_TYPE": "comment-added"},
+    ON_JENKINS | {"gitlabActionType": "NOTE", "gitlabMergeRequestIid": "7", "gitlabSourceBranch": "main"},
+    ON_JENKINS | {"giteeActionType": "MERGE", "giteePullRequestIid": "7", "giteeSourceBranch": "main"},
+    ON_JENKINS | {"BITBUCKET_PULL_REQUEST_ID": "7", "BITBUCKET_SOURCE_BRANCH": "main"},
+    ON_JENKINS | {"pullRequestId": "7", "sourceBranch": "main"},
+    ON_JENKINS | {"GIT_BRANCH": "origin/pr/7/merge"},
+    ON_JENKINS | {"anything": "refs/merge-requests/7/head"},
+    BUILDKITE | {"BUILDKITE_PULL_REQUEST": "7", "BUILDKITE_PULL_REQUEST_REPO": "git://github.com/stranger/a.git"},
+    AZURE | {"BUILD_REASON": "PullRequest", "SYSTEM_PULLREQUEST_PULLREQUESTID": "7"},
+    AZURE | {"BUILD_REASON": "Manual", "BUILD_SOURCEBRANCH": "refs/pull/7/merge"},
+    {"DRONE": "true", "DRONE_BUILD_EVENT": "pull_request", "DRONE_PULL_REQUEST": "7"},
+    WOODPECKER | {"CI_PIPELINE_EVENT": "pull_request", "CI_COMMIT_PULL_REQUEST": "7"},
+    TRAVIS | {"TRAVIS_EVENT_TYPE": "pull_request", "TRAVIS_PULL_REQUEST": "7"},
+    {"BITBUCKET_BUILD_NUMBER": "7", "BITBUCKET_PR_ID": "7"},
+]
+# No variable says whether a fork's change is built.
+SILENT: list[dict[str, str]] = [
+    {"CIRCLECI": "true", "CIRCLE_BRANCH": "main"},
+    {"CIRCLECI": "true", "CIRCLE_PR_NUMBER": "7", "CIRCLE_PR_USERNAME": "stranger"},
+    {"TEAMCITY_VERSION": "2026.1"},
+    {"CI": "true"},
+]
+
+
+@pytest.mark.parametrize("environ", BRANCHES + CHANGES + SILENT, ids=lambda environ: " ".join(environ))
+def test_where_the_system_does_not_tell_it_the_operator_has_to(environ, tmp_path):
+    said = {trust: judged(environ | {"MUSTER_CI_TRUST": trust}, tmp_path) for trust in ("branches", "everyone")}
+
+    assert not judged(environ, tmp_path)
+    assert said == {"branches": environ in BRANCHES, "everyone": True}
+
+
+def judged(environ: dict[str, str], folder: Path, event: Any = None) -> bool:
+    (folder / "event.json").write_text("" if event is None else json.dumps(event))
+    environ = {"PATH": os.environ["PATH"], "GITHUB_EVENT_PATH": str(folder / "event.json")} | environ
 
     done = subprocess.run([sys.executable, CI / "trigger.py"], env=environ, check=False)
 
-    assert done.returncode == (0 if trusted else 1)
+    assert done.returncode in (0, 1)
+    return done.returncode == 0
 
 
 @pytest.mark.parametrize("script", ["run.sh", "install.sh"])

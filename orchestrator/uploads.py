@@ -1,0 +1,77 @@
+"""A client for a caller from outside: what it stores is counted before it is stored, by whichever route it comes.
+
+The count stands below the routes, where blobs are put and tasks are handed over: a route that is added later is counted
+without a word about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from envelope.messages import TaskRequest
+from transport.base import Transport
+from transport.blobs.base import Blobs
+from transport.blobs.owners import acting_for
+
+# Counts so many bytes; what is over a limit is refused by an exception.
+Charge = Callable[[int], Awaitable[None]]
+
+
+class _Client(Protocol):
+    transport: Transport
+    charge: Charge | None
+
+
+C = TypeVar("C", bound=_Client)
+
+
+def counting(client: C, charge: Charge, *, tenant: str, reads: str) -> C:
+    """The same client, which shares all that it stands on. It stores blobs for `tenant`, and reads those of `reads`."""
+    twin = copy(client)
+    twin.transport = copy(client.transport)
+    twin.transport.blobs = CountedBlobs(client.transport.blobs, charge, tenant, reads)
+    twin.charge = charge
+    return twin
+
+
+async def charge_for(requests: Sequence[TaskRequest], charge: Charge | None) -> None:
+    """Of tasks, which are kept as they were handed over."""
+    if charge is not None:
+        await charge(sum(map(_size_of, requests)))
+
+
+def _size_of(request: TaskRequest) -> int:
+    try:
+        return len(request.model_dump_json())
+    except ValueError:  # half a character, say: no envelope holds it, and so it is refused and not kept
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class CountedBlobs:
+    """What was stored before counts as well: another price would tell what others have."""
+
+    blobs: Blobs
+    charge: Charge
+    tenant: str
+    reads: str
+
+    async def put(self, content: bytes) -> str:
+        await self.charge(len(content))
+        with acting_for(self.tenant):
+            return await self.blobs.put(content)
+
+    async def put_all(self, contents: Sequence[bytes]) -> list[str]:
+        await self.charge(sum(map(len, contents)))
+        with acting_for(self.tenant):
+            return await self.blobs.put_all(contents)
+
+    async def get(self, ref: str) -> bytes:
+        with acting_for(self.reads):
+            return await self.blobs.get(ref)
+
+    async def collect(self, *, now_ms: int) -> int:
+        return await self.blobs.collect(now_ms=now_ms)
