@@ -21,6 +21,7 @@ from .limits import Limits
 from .money import Ledger
 from .notices import Notices
 from .rates import Rates
+from .registry import Registry
 
 OPERATOR = "operator"  # who acts where nobody says more
 
@@ -221,6 +222,7 @@ class Transport(Protocol):
     rates: Rates  # of calls to models
     notices: Sequence[Notices]  # to others outside of the fleet; of each cell
     audit: AuditLog  # who cancelled, answered, purged, allotted, raised a cap, and what that changed
+    registry: Registry  # of orchestrators alone
 
     # -- for those who want work done
 

@@ -196,6 +196,15 @@ CONTROL = (
 # Outside the tag: large, never touched by a script, free to live on another node.
 BLOB = Key("muster:{fleet}:blob:{digest}", "string", "blobs", "until retention", "content under its own SHA-256")
 
+# Outside the tag, too: what a worker's user must not reach (`registry.py`).
+REGISTRY = Key(
+    "muster:{fleet}:registry:{table}",
+    "hash",
+    "registry",
+    "always",
+    "tokens of the API, sign-outs, the log's ends",
+)
+
 
 def cell_of(trace_id: str, cells: int = 1) -> int:
     """The cell in which a trace lives: trace ids are random, so their last digits spread evenly."""

@@ -44,6 +44,7 @@ from ..limits import Limits
 from ..money import Ledger
 from ..notices import Notices
 from ..rates import Rates
+from ..registry import MemoryRegistry, Registry
 from . import ends, listing, pauses, reaping, starting, stream, submitting, writing
 from .audit import MemoryAudit
 from .fleet import Fleet
@@ -73,6 +74,7 @@ class MemoryTransport:
         self.rates: Rates = MemoryRates(clock)
         self._log = MemoryAudit(clock, self.keyring, self.limits.audit_entries)
         self.audit: AuditLog = self._log
+        self.registry: Registry = MemoryRegistry()
         self._fleet = Fleet(clock, self.limits, pools)
         self.notices: Sequence[Notices] = (MemoryNotices(self._fleet),)
 

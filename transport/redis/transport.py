@@ -37,6 +37,7 @@ from ..limits import Limits
 from ..money import Ledger
 from ..notices import Notices
 from ..rates import Rates
+from ..registry import Registry
 from ..watching import UNWATCHED, StoreWatch
 from . import events, merging, operators, queue, records, sessions
 from .audit import RedisAudit
@@ -48,6 +49,7 @@ from .leases import RedisKeeper
 from .notices import RedisNotices
 from .pressure import TRACES_PER_TRIM, make_room
 from .rates import RedisRates
+from .registry import RedisRegistry
 from .results import Results
 from .servers import Servers
 from .submitting import Submitting
@@ -100,6 +102,7 @@ class RedisTransport:
         self.rates: Rates = RedisRates(cells)
         self.notices: Sequence[Notices] = tuple(map(RedisNotices, cells.all))
         self.audit: AuditLog = RedisAudit(cells, keyring)
+        self.registry: Registry = RedisRegistry(cells.servers.client_of, cells.fleet)
         self._cells = cells
         self._writers = {cell.keys.cell: Writer(cell) for cell in cells.all}
         self._results = {cell: Results(cell) for cell in cells.all}
