@@ -31,7 +31,7 @@ from envelope.agents import AgentCard, WorkerCard
 from envelope.events import AskOpened, CallState, ChildSpawned, TextDelta, TitleSet, ToolCallChanged
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress
-from orchestrator.api.tokens import Role, TokenFile
+from orchestrator.api.tokens import Role, Tokens
 from orchestrator.client import Muster
 from orchestrator.settings import Settings
 from orchestrator.submit import task_request
@@ -298,9 +298,9 @@ async def fleet(streams: int, max_entries: int) -> AsyncGenerator[Fleet]:
         transport = await connect(settings)
         stack.push_async_callback(transport.close)
         await transport.announce(WorkerCard(worker="w", pool="build", slots=1, agents=(CARD,)), ttl_s=3600)
-        tokens = TokenFile(folder / "state" / "api-tokens.json")
+        tokens = Tokens(transport.registry)
         secrets = [
-            tokens.create(f"t{number}", Role.VIEWER, "default") for number in range(-(-streams // PER_TOKEN) + 1)
+            await tokens.create(f"t{number}", Role.VIEWER, "default") for number in range(-(-streams // PER_TOKEN) + 1)
         ]
         named = {f"MUSTER_{name.upper()}": str(value) for name, value in own.items()}
         server = await Server.started({**os.environ, **named})

@@ -37,7 +37,7 @@ from envelope.lifecycle import State
 from envelope.messages import TaskProgress
 from orchestrator.api.app import create_app
 from orchestrator.api.rates import Rates
-from orchestrator.api.tokens import Role, TokenFile
+from orchestrator.api.tokens import Role, Tokens
 from orchestrator.client import Muster
 from orchestrator.session.fold import Session, apply
 from orchestrator.settings import Settings
@@ -209,9 +209,9 @@ async def read_tree(url: str, reads: int) -> dict[str, float]:
         claims = await running_trace(transport, TASKS)
         for seq in range(5):
             await asyncio.gather(*(transport.emit(claim.lease, told(claim, seq)) for claim in claims))
-        tokens = TokenFile(muster.settings.state_dir / "tokens.json")
-        headers = {"Authorization": f"Bearer {tokens.create('bench', Role.VIEWER, 'default')}"}
-        app = create_app(muster, tokens, Rates(per_s=1e6, burst=1e6))
+        tokens = Tokens(transport.registry)
+        headers = {"Authorization": f"Bearer {await tokens.create('bench', Role.VIEWER, 'default')}"}
+        app = create_app(muster, Rates(per_s=1e6, burst=1e6))
         with socket.socket() as listening:
             listening.bind(("127.0.0.1", 0))
             server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.main import run
-from transport.keys import BLOBS, CONTROL
+from transport.keys import BLOBS, CONTROL, REGISTRY
 from transport.limits import Limits
 
 ROOT = Path(__file__).parent.parent
@@ -91,7 +91,8 @@ SCRIPTS = ROOT / "transport" / "redis" / "scripts"
 
 def keys_table() -> list[str]:
     rows = [
-        f"| `{key.pattern}` | {key.type} | {key.owner} | {key.lifetime} | {key.holds} |" for key in (*CONTROL, *BLOBS)
+        f"| `{key.pattern}` | {key.type} | {key.owner} | {key.lifetime} | {key.holds} |"
+        for key in (*CONTROL, *BLOBS, REGISTRY)
     ]
     return ["| name | type | made by | lives | holds |", "| --- | --- | --- | --- | --- |", *rows]
 

@@ -21,6 +21,7 @@ from .limits import Limits
 from .money import Ledger
 from .notices import Notices
 from .rates import Rates
+from .registry import Registry
 from .uploads import Uploads
 
 OPERATOR = "operator"  # who acts where nobody says more
@@ -223,6 +224,7 @@ class Transport(Protocol):
     uploads: Uploads  # what callers from outside store
     notices: Sequence[Notices]  # to others outside of the fleet; of each cell
     audit: AuditLog  # who cancelled, answered, purged, allotted, raised a cap, and what that changed
+    registry: Registry  # of orchestrators alone
 
     # -- for those who want work done
 

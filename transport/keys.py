@@ -206,6 +206,15 @@ BLOBS = (
     ),
 )
 
+# Outside the tag, too: what a worker's user must not reach (`registry.py`).
+REGISTRY = Key(
+    "muster:{fleet}:registry:{table}",
+    "hash",
+    "registry",
+    "always",
+    "tokens of the API, sign-outs, the log's ends",
+)
+
 
 def cell_of(trace_id: str, cells: int = 1) -> int:
     """The cell in which a trace lives: trace ids are random, so their last digits spread evenly."""

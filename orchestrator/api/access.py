@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated
@@ -16,16 +16,16 @@ from ..client import Muster
 from .caller import Caller
 from .problems import Problem
 from .rates import Rates
-from .tokens import Right, Token, TokenFile
+from .tokens import Right, Token, Tokens
 
 _bearer = HTTPBearer(auto_error=False, description="A token of `muster token create`.")
 
 
-def admitted(request: Request, secret: str) -> Token:
+async def admitted(request: Request, secret: str) -> Token:
     """Whose token it is. `Problem` without a good one, and for one that calls too often."""
-    tokens: TokenFile = request.app.state.tokens
+    tokens: Tokens = request.app.state.tokens
     rates: Rates = request.app.state.rates
-    token = tokens.find(secret) if secret else None
+    token = await tokens.find(secret) if secret else None
     if token is None:
         raise Problem(HTTPStatus.UNAUTHORIZED, "a token is needed", hint="Authorization: Bearer TOKEN")
     if wait_s := rates.take(token.name):
@@ -50,13 +50,13 @@ def caller_of(token: Token, request: Request, door: str = "api") -> Caller:
     return replace(caller, muster=muster.counting(charge, tenant=caller.tenant, reads=reads))
 
 
-def caller_with(right: Right) -> Callable[..., Caller]:
+def caller_with(right: Right) -> Callable[..., Awaitable[Caller]]:
     """A dependency: the caller, who must have the right. 401 without a good token, 403 without the right."""
 
-    def check(
+    async def check(
         request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
     ) -> Caller:
-        token = admitted(request, credentials.credentials if credentials else "")
+        token = await admitted(request, credentials.credentials if credentials else "")
         if not token.may(right):
             raise Problem(
                 HTTPStatus.FORBIDDEN,

@@ -33,14 +33,15 @@ from .prefix import Prefixed, prefix_of
 from .problems import PROBLEMS, add_problems
 from .rates import Rates
 from .streams import Streams
-from .tokens import TokenFile
+from .tokens import Tokens
 from .tracing import Continued
 
 
-def create_app(muster: Muster, tokens: TokenFile, rates: Rates | None = None) -> FastAPI:
+def create_app(muster: Muster, rates: Rates | None = None) -> FastAPI:
     """For one fleet. Everything but health needs a token; see `tokens.PERMITS` for who may do what."""
     app = FastAPI(title="Muster", version=version("muster"), docs_url=None, redoc_url=None, responses=PROBLEMS)
     app.router.redirect_slashes = False  # it would send on to wherever the header `Host` says
+    tokens = Tokens(muster.transport.registry)
     app.state.muster, app.state.tokens, app.state.rates = muster, tokens, rates or Rates()
     app.state.streams = Streams()
     app.state.batch_places = places()

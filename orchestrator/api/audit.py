@@ -44,7 +44,9 @@ async def list_audit(
 @router.get("/verify")
 async def verify_audit(caller: Operator) -> Checked:
     """Whether the log is whole, of all tenants."""
-    found = await verified(caller.muster.transport, ends=read_ends(caller.muster.settings))
+    found = await verified(
+        caller.muster.transport, ends=await read_ends(caller.muster.transport, caller.muster.settings)
+    )
     breaks = [Broken(cell=one.cell, seq=one.seq, why=one.why) for one in found.breaks]
     return Checked(entries=found.entries, sealed=found.sealed, breaks=breaks)
 

@@ -72,7 +72,7 @@ class _Endpoint:
         if not _is_own_page(request):
             raise Problem(HTTPStatus.FORBIDDEN, "a page of another origin may not call this", hint="use no browser")
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-        scope[_TOKEN] = admitted(request, secret.strip() if scheme.lower() == "bearer" else "")
+        scope[_TOKEN] = await admitted(request, secret.strip() if scheme.lower() == "bearer" else "")
         await self._application(scope, receive, send)
 
 

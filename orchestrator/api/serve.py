@@ -18,21 +18,18 @@ from transport.metrics.shown import Shown
 
 from ..client import Muster
 from .app import create_app
-from .tokens import TokenFile
 
 # Streams of events last as long as their readers: they are cut, and resume at another server.
 GRACE_S = 5
 
 
-async def serve(
-    muster: Muster, tokens: TokenFile, listening: socket.socket, shown: Shown, say_where: Callable[[str], None]
-) -> None:
+async def serve(muster: Muster, listening: socket.socket, shown: Shown, say_where: Callable[[str], None]) -> None:
     """Answer what comes in on a socket that listens already, until SIGTERM or SIGINT.
 
     `shown` is on a port of its own, which is said as `host:port`.
     """
     config = uvicorn.Config(
-        create_app(muster, tokens),
+        create_app(muster),
         log_config=None,
         access_log=False,
         server_header=False,

@@ -1,21 +1,18 @@
-"""Who may call the API: a file of tokens, each with a role and a tenant. Only their hashes are kept."""
+"""Who may call the API: tokens, each with a role and a tenant, in the fleet's registry. Only their hashes are kept."""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import json
-import os
 import secrets
 import stat
-import tempfile
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from envelope.logs import get_logger
+from transport.registry import Registry
 
 from ..errors import BadInput, BadSettings
 
@@ -72,93 +69,107 @@ class Token(BaseModel):
 
 
 _TOKENS = TypeAdapter[tuple[Token, ...]](tuple[Token, ...])
+# Tables of the registry: a token by its hash, or that it was revoked; and who has which name.
+TOKENS, NAMES = "tokens", "token-names"
+_REVOKED = b"revoked"
+
+_log = get_logger("tokens")
 
 
-@dataclass(slots=True)
-class TokenFile:
-    """The tokens in a file, read again when it changes: a token that is revoked there is refused at the next call."""
+class Tokens:
+    """The fleet's tokens. A token that is revoked is refused at the next call, at every server; for good, also by a
+    fleet that was given an older file of tokens since."""
 
-    path: Path
-    _seen: tuple[int, int] | None = None
-    _by_hash: Mapping[str, Token] | None = None
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
 
-    def find(self, secret: str) -> Token | None:
+    async def find(self, secret: str) -> Token | None:
         """By the hash of what was sent: a look-up by hash tells nothing of the secret by its time."""
-        return self._tokens().get(_hash(secret))
+        return await self.by_hash(_hash(secret))
 
-    def all(self) -> tuple[Token, ...]:
-        return tuple(self._tokens().values())
+    async def by_hash(self, sha256: str) -> Token | None:
+        row = await self.registry.get(TOKENS, sha256)
+        return _token(row) if row else None
 
-    def create(self, name: str, role: Role, tenant: str, *, read_only: bool = False) -> str:
+    async def holds(self, token: Token) -> bool:
+        return await self.by_hash(token.sha256) == token
+
+    async def all(self) -> tuple[Token, ...]:
+        """By name."""
+        rows = await self.registry.rows(TOKENS)
+        return tuple(sorted(filter(None, map(_token, rows.values())), key=lambda token: token.name))
+
+    async def create(self, name: str, role: Role, tenant: str, *, read_only: bool = False) -> str:
         """Add a token; its secret, which is shown once and kept nowhere. `BadInput` for a name that is taken."""
-        made, secret = self.draft(name, role, tenant, read_only=read_only)
-        self.add(made)
+        made, secret = await self.draft(name, role, tenant, read_only=read_only)
+        await self.add(made)
         return secret
 
-    def draft(self, name: str, role: Role, tenant: str, *, read_only: bool = False) -> tuple[Token, str]:
+    async def draft(self, name: str, role: Role, tenant: str, *, read_only: bool = False) -> tuple[Token, str]:
         """A token that counts once it is added, and its secret."""
-        self._require_free(name)
         secret = PREFIX + secrets.token_urlsafe(32)
         try:
             made = Token(name=name, sha256=_hash(secret), role=role, tenant=tenant, read_only=read_only)
         except ValidationError as e:
             fault = e.errors(include_url=False, include_input=False)[0]
             raise BadInput(f"{fault['loc'][0]}: {fault['msg']}", hint="letters, digits and . _ - @") from e
+        if any(token.name == name for token in await self.all()):
+            raise _taken(name)
         return made, secret
 
-    def add(self, token: Token) -> None:
-        with self._alone():
-            self._require_free(token.name)
-            self._write((*self.all(), token))
+    async def add(self, token: Token) -> None:
+        """Of two at once with one name the second is refused: its secret was told to nobody yet."""
+        await self.registry.put(TOKENS, token.sha256, token.model_dump_json().encode())
+        if not await self.registry.add(NAMES, token.name, token.sha256.encode()):
+            await self.registry.remove(TOKENS, token.sha256)
+            raise _taken(token.name)
 
-    def named(self, name: str) -> Token:
-        found = next((token for token in self.all() if token.name == name), None)
+    async def named(self, name: str) -> Token:
+        found = next((token for token in await self.all() if token.name == name), None)
         if found is None:
             raise BadInput(f"there is no token {name!r}", hint="see them with: muster token list")
         return found
 
-    def revoke(self, name: str) -> None:
-        with self._alone():
-            gone = self.named(name)
-            self._write(tuple(token for token in self.all() if token != gone))
+    async def revoke(self, name: str) -> None:
+        gone = await self.named(name)
+        await self.registry.put(TOKENS, gone.sha256, _REVOKED)
+        await self.registry.remove(NAMES, name)
 
-    def _require_free(self, name: str) -> None:
-        if any(token.name == name for token in self.all()):
-            raise BadInput(f"there is a token {name!r} already", hint="revoke it first, or choose another name")
+    async def take_over(self, file: Path) -> None:
+        """The tokens in a file of an older release, or of a Secret: those that this fleet has never had.
 
-    @contextmanager
-    def _alone(self) -> Generator[None]:
-        """One change at a time, whoever makes it: else of two at once one writes back what the other has revoked."""
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self.path.with_name(f".{self.path.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+        `BadSettings` for a file that others can read, or that is none.
+        """
+        for token in _read(file):
+            if await self.registry.get(TOKENS, token.sha256) is None:
+                try:
+                    await self.add(token)
+                except BadInput:
+                    _log.warning("token_not_taken_over", name=token.name, file=str(file), reason="the name is taken")
 
-    def _tokens(self) -> Mapping[str, Token]:
-        try:
-            found = self.path.stat()
-        except FileNotFoundError:
-            return {}
-        if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise BadSettings(f"{self.path} can be read by others", hint=f"chmod 600 {self.path}")
-        seen = (found.st_mtime_ns, found.st_ino)
-        if self._by_hash is None or seen != self._seen:
-            self._by_hash, self._seen = {token.sha256: token for token in self._read()}, seen
-        return self._by_hash
 
-    def _read(self) -> tuple[Token, ...]:
-        try:
-            return _TOKENS.validate_json(self.path.read_bytes())
-        except (OSError, ValidationError) as e:
-            raise BadSettings(f"{self.path} is no file of tokens", hint="make one with: muster token create") from e
+def _token(row: bytes) -> Token | None:
+    try:
+        return None if row == _REVOKED else Token.model_validate_json(row)
+    except ValidationError:
+        _log.warning("token_not_readable")
+        return None
 
-    def _write(self, tokens: tuple[Token, ...]) -> None:
-        content = json.dumps([token.model_dump(mode="json") for token in tokens], indent=1)
-        with tempfile.NamedTemporaryFile("w", dir=self.path.parent, prefix=".tokens-", delete=False) as draft:
-            draft.write(content)
-            draft.flush()
-            os.fsync(draft.fileno())
-        Path(draft.name).replace(self.path)
+
+def _taken(name: str) -> BadInput:
+    return BadInput(f"there is a token {name!r} already", hint="revoke it first, or choose another name")
+
+
+def _read(file: Path) -> tuple[Token, ...]:
+    try:
+        if file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise BadSettings(f"{file} can be read by others", hint=f"chmod 600 {file}")
+        return _TOKENS.validate_json(file.read_bytes())
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValidationError) as e:
+        hint = "it is of an older release: restore it, or remove it and make tokens anew with: muster token create"
+        raise BadSettings(f"{file} is no file of tokens", hint=hint) from e
 
 
 def _hash(secret: str) -> str:

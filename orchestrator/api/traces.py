@@ -19,7 +19,7 @@ from .access import Approver, Caller, Viewer
 from .answers import told_at_once
 from .budgets import Cap, Money
 from .streams import EventStream
-from .tokens import TokenFile
+from .tokens import Tokens
 
 router = APIRouter(prefix="/v1/traces", tags=["traces"])
 
@@ -44,7 +44,7 @@ async def follow_events(
     return EventStream(events, request.app.state.streams, caller.token.name)
 
 
-async def _stream(caller: Caller, tokens: TokenFile, trace_id: str, after: str) -> AsyncGenerator[str]:
+async def _stream(caller: Caller, tokens: Tokens, trace_id: str, after: str) -> AsyncGenerator[str]:
     """A comment now and then where nothing happens; a reader that is slow holds up nobody else.
 
     Without its token, which may be revoked meanwhile, it goes on for `SILENCE_S` at most.
@@ -56,7 +56,7 @@ async def _stream(caller: Caller, tokens: TokenFile, trace_id: str, after: str) 
         while True:
             done, _ = await asyncio.wait({coming}, timeout=SILENCE_S)
             if time.monotonic() >= look_at_s:
-                if caller.token not in tokens.all():
+                if not await tokens.holds(caller.token):
                     return
                 look_at_s = time.monotonic() + SILENCE_S
             if not done:

@@ -92,7 +92,9 @@ def _details(fields: Mapping[str, Any]) -> str:
 async def _verify(against: Path | None) -> ExitCode:
     earlier = read_export(against) if against else []
     async with open_records(load_settings()) as muster:
-        found = await verified(muster.transport, against=earlier, ends=read_ends(muster.settings))
+        found = await verified(
+            muster.transport, against=earlier, ends=await read_ends(muster.transport, muster.settings)
+        )
     for broken in found.breaks:
         where = f" of cell {broken.cell}" if broken.cell else ""
         warn(f"the audit log is broken at #{broken.seq}{where}: {broken.why}", "compare it with your last export")

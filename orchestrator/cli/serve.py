@@ -12,7 +12,7 @@ from ..errors import BadInput
 from ..settings import load_settings
 from .console import note
 from .fleet import open_fleet, open_records
-from .token import token_file
+from .token import tokens_of
 
 
 def serve(
@@ -33,17 +33,16 @@ async def _serve(host: str, port: int) -> None:
     from ..api.serve import serve as run  # FastAPI and what it brings take longer to load than a command may
 
     settings = load_settings()
-    tokens = token_file(settings)
-    if not tokens.all():
-        note("nobody has a token yet; make one with: muster token create NAME")
     with _listening(host, port) as listening:
         # of a fleet elsewhere workers come and go, and what is submitted meanwhile waits for them
         opened = open_records if settings.redis_url else open_fleet
         shown = Shown(PROCESS)
         async with opened(settings, watch=StoreCounts(shown)) as muster:
+            if not await (await tokens_of(muster)).all():
+                note("nobody has a token yet; make one with: muster token create NAME")
             bound = listening.getsockname()[1]
             note(f"listening on http://{host}:{bound} (the console; the API is described at /openapi.json)")
-            await run(muster, tokens, listening, shown, lambda at: note(f"its metrics are at http://{at}/metrics"))
+            await run(muster, listening, shown, lambda at: note(f"its metrics are at http://{at}/metrics"))
 
 
 def _listening(host: str, port: int) -> socket.socket:

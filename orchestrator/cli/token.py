@@ -9,8 +9,9 @@ import typer
 
 from transport.audit import Decision
 
-from ..api.tokens import Role, Token, TokenFile
-from ..settings import Settings, load_settings
+from ..api.tokens import Role, Token, Tokens
+from ..client import Muster
+from ..settings import load_settings
 from .console import data, note
 from .fleet import open_records
 from .person import person
@@ -18,8 +19,11 @@ from .person import person
 app = typer.Typer()
 
 
-def token_file(settings: Settings) -> TokenFile:
-    return TokenFile(settings.state_dir / "api-tokens.json")
+async def tokens_of(muster: Muster) -> Tokens:
+    """With those that a file of an older release, or of a mounted Secret, holds."""
+    tokens = Tokens(muster.transport.registry)
+    await tokens.take_over(muster.settings.state_dir / "api-tokens.json")
+    return tokens
 
 
 @app.callback()
@@ -37,32 +41,45 @@ def create(
     ] = False,
 ) -> None:
     """Make a token. It is shown once, on stdout, and only its hash is kept."""
-    tokens = token_file(load_settings())
-    made, secret = tokens.draft(name, role, tenant, read_only=read_only)
-    asyncio.run(_note("token", made))
-    tokens.add(made)
-    data(secret)
+    data(asyncio.run(_create(name, role, tenant, read_only)))
     note("this is the only time that it is shown; people sign in with it at /console of `muster serve`")
 
 
 @app.command("list")
 def list_tokens() -> None:
     """List names, roles and tenants."""
-    for one in token_file(load_settings()).all():
+    for one in asyncio.run(_all()):
         data("\t".join((one.name, one.role, one.tenant, *(["read-only"] if one.read_only else []))))
 
 
 @app.command("revoke")
 def revoke(name: Annotated[str, typer.Argument(metavar="NAME", help="Whose token it is.")]) -> None:
-    """Take a token back; servers refuse it from the next call on."""
-    tokens = token_file(load_settings())
-    asyncio.run(_note("revoke", tokens.named(name)))
-    tokens.revoke(name)
+    """Take a token back; all servers refuse it from the next call on."""
+    asyncio.run(_revoke(name))
 
 
-async def _note(action: str, token: Token) -> None:
-    """Before the deed: no token without an entry in the audit log."""
+async def _create(name: str, role: Role, tenant: str, read_only: bool) -> str:
     async with open_records(load_settings()) as muster:
-        told = {"role": token.role, **({"read_only": "true"} if token.read_only else {})}
-        decision = Decision(person(), action, token.name, token.tenant, told)
-        await muster.transport.audit.note(decision)
+        tokens = await tokens_of(muster)
+        made, secret = await tokens.draft(name, role, tenant, read_only=read_only)
+        await _note(muster, "token", made)
+        await tokens.add(made)
+        return secret
+
+
+async def _all() -> tuple[Token, ...]:
+    async with open_records(load_settings()) as muster:
+        return await (await tokens_of(muster)).all()
+
+
+async def _revoke(name: str) -> None:
+    async with open_records(load_settings()) as muster:
+        tokens = await tokens_of(muster)
+        await _note(muster, "revoke", await tokens.named(name))
+        await tokens.revoke(name)
+
+
+async def _note(muster: Muster, action: str, token: Token) -> None:
+    """Before the deed: no token without an entry in the audit log."""
+    told = {"role": token.role, **({"read_only": "true"} if token.read_only else {})}
+    await muster.transport.audit.note(Decision(person(), action, token.name, token.tenant, told))

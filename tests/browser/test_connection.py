@@ -45,7 +45,7 @@ async def test_a_page_outlives_a_server_that_is_away(console, visit, status: int
 async def test_a_page_of_somebody_who_is_signed_out_does_not_ask_for_ever(console, visit):
     work = await talking(console)
     page = await visit("/traces")
-    console.tokens.revoke("viewer")
+    await console.tokens.revoke("viewer")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url) if work.task in request.url else None)
     await page.evaluate(f"follow('/console{work.task}/live')")

@@ -18,7 +18,7 @@ from playwright.async_api import Page, expect
 from shell import User, containers, git
 from visiting import Real, Visits, served
 
-from orchestrator.api.tokens import Role, TokenFile
+from orchestrator.api.tokens import Role
 
 pytestmark = [pytest.mark.docker, pytest.mark.acceptance]
 
@@ -66,9 +66,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Visits
     for words in (["init", "-q", "-b", "main"], ["add", "-A"], [*identity, "commit", "-q", "-m", "first"]):
         git(app, *words)
     git(app, "bundle", "create", "-q", str(user.home / "app.bundle"), "HEAD")
-    tokens = TokenFile(user.state / "api-tokens.json")
-    secrets = {name: tokens.create(name, *what) for name, what in PEOPLE.items()}
     with served(user, SCRIPT) as url:
+        made = {
+            name: user.muster("token", "create", name, "--role", role, "--tenant", tenant)
+            for name, (role, tenant) in PEOPLE.items()
+        }
+        secrets = {name: done.stdout.strip() for name, done in made.items()}
         yield partial(Real, user, url, secrets)
     assert containers(user) == []
 

@@ -78,7 +78,7 @@ async def test_who_is_signed_out_in_the_middle_is_told_and_led_back(console, vis
     page = await visit(work.trace)
     await page.locator(".tree.virtual").wait_for()
 
-    console.tokens.revoke("viewer")
+    await console.tokens.revoke("viewer")
 
     await page.get_by_role("link", name="Load the page again").click()
     await expect(page.get_by_label("Token")).to_be_visible()

@@ -245,7 +245,6 @@ def test_values_that_the_schema_does_not_know_are_refused(wrong: str):
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ("api.enabled=true", "api.enabled needs api.tokensSecret"),
         ("autoscaling.kind=keda", "autoscaling.kind=keda needs autoscaling.prometheus"),
         ("autoscaling.kind=hpa,autoscaling.minReplicas=0", "minReplicas must be 1 or more"),
         ("autoscaling.kind=hpa,pools.build.minReplicas=11", "minReplicas 11 is more than maxReplicas 10"),

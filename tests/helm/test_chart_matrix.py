@@ -62,7 +62,11 @@ FEATURES: Mapping[str, Mapping[str, dict[str, Any]]] = {
         },
         "open": {"networkPolicy": {"enabled": False}},
     },
-    "api": {"off": {}, "on": {"api": {"enabled": True, "tokensSecret": "t", "replicas": 2}}},
+    "api": {
+        "off": {},
+        "on": {"api": {"enabled": True, "replicas": 2}},
+        "secret": {"api": {"enabled": True, "tokensSecret": "t"}},
+    },
     "watched": {
         "off": {},
         "on": {

@@ -45,6 +45,7 @@ from ..limits import Limits
 from ..money import Ledger
 from ..notices import Notices
 from ..rates import Rates
+from ..registry import MemoryRegistry, Registry
 from ..uploads import Uploads
 from . import ends, listing, pauses, reaping, starting, stream, submitting, writing
 from .audit import MemoryAudit
@@ -78,6 +79,7 @@ class MemoryTransport:
         self.uploads: Uploads = MemoryUploads(clock, self.limits)
         self._log = MemoryAudit(clock, self.keyring, self.limits.audit_entries)
         self.audit: AuditLog = self._log
+        self.registry: Registry = MemoryRegistry()
         self._fleet = Fleet(clock, self.limits, pools)
         self.notices: Sequence[Notices] = (MemoryNotices(self._fleet),)
 

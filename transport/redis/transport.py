@@ -38,6 +38,7 @@ from ..limits import Limits
 from ..money import Ledger
 from ..notices import Notices
 from ..rates import Rates
+from ..registry import Registry
 from ..uploads import Uploads
 from ..watching import UNWATCHED, StoreWatch
 from . import events, merging, operators, queue, records, sessions
@@ -50,6 +51,7 @@ from .leases import RedisKeeper
 from .notices import RedisNotices
 from .pressure import TRACES_PER_TRIM, make_room
 from .rates import RedisRates
+from .registry import RedisRegistry
 from .results import Results
 from .servers import Servers
 from .submitting import Submitting
@@ -104,6 +106,7 @@ class RedisTransport:
         self.uploads: Uploads = RedisUploads(cells)
         self.notices: Sequence[Notices] = tuple(map(RedisNotices, cells.all))
         self.audit: AuditLog = RedisAudit(cells, keyring)
+        self.registry: Registry = RedisRegistry(cells.servers.client_of, cells.fleet)
         self._cells = cells
         self._writers = {cell.keys.cell: Writer(cell) for cell in cells.all}
         self._results = {cell: Results(cell) for cell in cells.all}

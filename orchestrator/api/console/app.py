@@ -24,7 +24,7 @@ from ...settings import Settings
 from ..problems import status_of, told_outside
 from ..rates import Rates
 from ..streams import Streams
-from ..tokens import TokenFile
+from ..tokens import Tokens
 from . import asks, batches, deeds, fleet, letters, publish, sign_in, start, tasks, traces
 from .forms import PlainForms
 from .rendering import HERE, Rooted, on_to, page
@@ -49,13 +49,13 @@ ROUTERS: Sequence[APIRouter] = (
 
 
 def create_console(
-    muster: Muster, tokens: TokenFile, rates: Rates, streams: Streams, places: Mapping[str, asyncio.Semaphore]
+    muster: Muster, tokens: Tokens, rates: Rates, streams: Streams, places: Mapping[str, asyncio.Semaphore]
 ) -> FastAPI:
     """For one fleet. `rates`, `streams` and `places` to fetch in are shared with the API: a token has one allowance."""
     app = FastAPI(title="Muster console", openapi_url=None, docs_url=None, redoc_url=None)
     app.router.redirect_slashes = False
     app.state.muster, app.state.tokens, app.state.rates, app.state.streams = muster, tokens, rates, streams
-    app.state.signer = signer_of(tokens, muster.settings.console.oidc)
+    app.state.signer = signer_of(muster.settings.state_dir, tokens, muster.settings.console.oidc)
     app.state.rooms, app.state.fetch_places, app.state.fleets = Rooms(), places, fleet.Kept()
     app.state.pasts = Pasts(muster.transport)
     for router in ROUTERS:

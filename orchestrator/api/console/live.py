@@ -43,7 +43,7 @@ async def _events(
     async with aclosing(coming):
         async for news in coming:
             if time.monotonic() >= look_at_s:
-                visitor = signed_in(request)
+                visitor = await signed_in(request)
                 if visitor is None or visitor.token != caller.token:
                     break
                 look_at_s = time.monotonic() + SILENCE_S

@@ -21,7 +21,7 @@ from ...console_settings import Oidc
 from ...errors import BadInput, BadSettings, OrchestratorError
 from ...settings import Settings
 from ..problems import told_outside
-from ..tokens import Token, TokenFile
+from ..tokens import Token, Tokens
 from .identity import Flow, NotProved, authorization_url, claims_of
 from .provider import Provider, ProviderDown
 from .rendering import page
@@ -116,7 +116,7 @@ async def _arrived(request: Request, door: Door, code: str, state: str, error: s
     try:
         tokens = await door.provider.tokens(code, verifier=flow.verifier, redirect_uri=door.redirect_uri)
         claims = await claims_of(door.provider, flow, tokens)
-        found = admit(door.provider.settings, claims, request.app.state.tokens)
+        found = await admit(door.provider.settings, claims, request.app.state.tokens)
     except (ProviderDown, BadInput) as e:
         return _failed(request, e, HTTPStatus.BAD_GATEWAY)
     except NotProved as e:
@@ -126,7 +126,7 @@ async def _arrived(request: Request, door: Door, code: str, state: str, error: s
     return admitted(request, found, flow.to)
 
 
-def admit(settings: Oidc, claims: Mapping[str, Any], tokens: TokenFile) -> Token:
+async def admit(settings: Oidc, claims: Mapping[str, Any], tokens: Tokens) -> Token:
     """Whom the claims stand for here. `NotAdmitted` for who fits none of the settings' table."""
     fits = next((each for each in settings.admit if each.fits(claims)), None)
     if fits is None:
@@ -138,7 +138,7 @@ def admit(settings: Oidc, claims: Mapping[str, Any], tokens: TokenFile) -> Token
         found = person(str(name or ""), role=fits.role, tenant=fits.tenant, read_only=fits.read_only)
     except ValidationError as e:
         raise NotAdmitted(f"The claim {settings.name_claim} is no name that records can hold") from e
-    if any(token.name == found.name for token in tokens.all()):
+    if any(token.name == found.name for token in await tokens.all()):
         raise NotAdmitted(f"A token is called {found.name}, and two that are called alike are not told apart")
     return found
 

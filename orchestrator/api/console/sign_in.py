@@ -10,7 +10,7 @@ from fastapi import APIRouter, Form, Request, Response
 from fastapi.responses import RedirectResponse
 
 from ...client import Muster
-from ..tokens import Token, TokenFile
+from ..tokens import Token, Tokens
 from .rendering import on_to, page
 from .signing import SIGNED_IN_S, Signer
 from .visitor import COOKIE, Viewer, require_same_site
@@ -31,8 +31,8 @@ async def ask(request: Request, to: str = "") -> Response:
 async def sign_in(request: Request, token: Annotated[str, Form()] = "", to: Annotated[str, Form()] = "") -> Response:
     """303 to where they wanted to be."""
     require_same_site(request)  # or a page elsewhere could have somebody work, unknowing, in another's name
-    tokens: TokenFile = request.app.state.tokens
-    found = tokens.find(token.strip())
+    tokens: Tokens = request.app.state.tokens
+    found = await tokens.find(token.strip())
     if found is not None:
         return admitted(request, found, to)
     if request.app.state.rates.take(FAILURES):
@@ -71,7 +71,7 @@ def admitted(request: Request, token: Token, to: str) -> Response:
 @router.post("/sign-out")
 async def sign_out(request: Request, caller: Viewer) -> Response:
     signer: Signer = request.app.state.signer
-    signer.sign_out(request.cookies.get(COOKIE, ""))
+    await signer.sign_out(request.cookies.get(COOKIE, ""))
     answer = on_to("/sign-in")
     answer.delete_cookie(COOKIE, path=request.scope["root_path"])
     return answer

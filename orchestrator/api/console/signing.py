@@ -1,6 +1,6 @@
-"""Who is signed in, as a cookie says it: signed, and nothing of it kept here but that somebody has signed out.
+"""Who is signed in, as a cookie says it: signed, and nothing of it kept but that somebody has signed out.
 
-A server that restarts, or another one with the same state folder, knows everyone who was signed in. Who signed in with
+A server that restarts, or another one with the same key, knows everyone who was signed in. Who signed in with
 a token is signed out with that token; who came from an identity provider, with the settings that let them in.
 """
 
@@ -23,10 +23,11 @@ from pydantic import ValidationError
 
 from ...console_settings import Oidc
 from ...errors import BadInput
-from ..tokens import Token, TokenFile
+from ..tokens import Token, Tokens
 
 SIGNED_IN_S = 12 * 3600.0  # a working day
 KEY_BYTES = 32
+SIGNED_OUT = "console-signed-out"  # a table of the registry: a cookie's nonce → until when it would be good, in s
 _NO_HASH = "0" * 64  # of whom no token stands for
 
 
@@ -43,7 +44,7 @@ class Signer:
     """`admission`: the settings that let people of an identity provider in, in short; empty where none is named."""
 
     key: bytes
-    tokens: TokenFile
+    tokens: Tokens
     clock_s: Callable[[], float] = time.time
     admission: str = ""
 
@@ -54,42 +55,38 @@ class Signer:
         vouched = {"person": token.model_dump(mode="json"), "admission": self.admission}
         return self.seal("cookie", json.dumps({**claims, **({"hash": token.sha256} if by_file else vouched)}))
 
-    def read(self, cookie: str) -> SignedIn | None:
+    async def read(self, cookie: str) -> SignedIn | None:
         """None for one that is not ours, is too old, was signed out, or whose token was revoked."""
         text = self.unseal("cookie", cookie)
         if text is None:
             return None
         try:
             claims = json.loads(text)
-            token, is_over = self._token(claims), claims["until"] <= self.clock_s() or self._out(claims).exists()
+            if claims["until"] <= self.clock_s() or await self.tokens.registry.get(SIGNED_OUT, claims["nonce"]):
+                return None
+            token = await self._token(claims)
         except (ValueError, KeyError, ValidationError):
             return None  # of an older release
-        if token is None or is_over:
+        if token is None:
             return None
         return SignedIn(token, self._mac("form", cookie.partition(".")[0]))
 
-    def sign_out(self, cookie: str) -> None:
+    async def sign_out(self, cookie: str) -> None:
         """A copy of the cookie, which a browser's disk or a proxy's log may hold, counts no more either."""
         text = self.unseal("cookie", cookie)
         if text is None:
             return
-        mark = self._out(json.loads(text))
-        mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for other in mark.parent.iterdir():
-            until = other.name.partition("-")[0]
-            if until.isdecimal() and int(until) <= self.clock_s():  # its cookie has come to its end by itself
-                other.unlink(missing_ok=True)
-        mark.touch(mode=0o600)
+        claims = json.loads(text)
+        rows = await self.tokens.registry.rows(SIGNED_OUT)
+        over = [nonce for nonce, until in rows.items() if int(until) <= self.clock_s()]  # at their end by themselves
+        await self.tokens.registry.remove(SIGNED_OUT, *over)
+        await self.tokens.registry.put(SIGNED_OUT, claims["nonce"], str(claims["until"]).encode())
 
-    def _out(self, claims: dict[str, Any]) -> Path:
-        """The file that says that this cookie was signed out."""
-        return self.tokens.path.with_name("console-signed-out") / f"{claims['until']}-{claims['nonce']}"
-
-    def _token(self, claims: dict[str, Any]) -> Token | None:
+    async def _token(self, claims: dict[str, Any]) -> Token | None:
         if "person" in claims:
             is_known = self.admission and claims["admission"] == self.admission
             return Token.model_validate(claims["person"]) if is_known else None
-        return next((each for each in self.tokens.all() if each.sha256 == claims["hash"]), None)
+        return await self.tokens.by_hash(claims["hash"])
 
     def seal(self, purpose: str, text: str) -> str:
         """A text that comes back as it was, or not at all. Whoever has it can read it."""
@@ -112,9 +109,9 @@ def person(name: str, **rights: Any) -> Token:
     return Token(name=name, sha256=_NO_HASH, **rights)
 
 
-def signer_of(tokens: TokenFile, oidc: Oidc | None = None) -> Signer:
-    """With the key that is kept beside the tokens, made when there is none."""
-    path = tokens.path.with_name("console.key")
+def signer_of(state_dir: Path, tokens: Tokens, oidc: Oidc | None = None) -> Signer:
+    """With the key in the state folder, made when there is none."""
+    path = state_dir / "console.key"
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not path.exists():
         _make(path)

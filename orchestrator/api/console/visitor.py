@@ -34,7 +34,7 @@ def visitor_with(right: Right, *, to_look: bool = False) -> Callable[[Request], 
     """
 
     async def check(request: Request) -> Caller:
-        known = signed_in(request)
+        known = await signed_in(request)
         if known is None:
             raise SignInNeeded
         request.state.signed_in = known
@@ -63,9 +63,9 @@ def require_right(caller: Caller, right: Right, *, to_look: bool = False) -> Non
         raise WouldWrite(f"this {who} is read-only, and may not {right}", hint=hint)
 
 
-def signed_in(request: Request) -> SignedIn | None:
+async def signed_in(request: Request) -> SignedIn | None:
     signer: Signer = request.app.state.signer
-    return signer.read(request.cookies.get(COOKIE, ""))
+    return await signer.read(request.cookies.get(COOKIE, ""))
 
 
 async def require_own_form(request: Request, csrf: str) -> None:

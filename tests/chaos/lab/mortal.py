@@ -21,7 +21,6 @@ from typing import Any
 import orchestrator.cli
 from orchestrator.api.serve import serve
 from orchestrator.cli.main import main as muster
-from orchestrator.cli.token import token_file
 from orchestrator.client import Muster
 from orchestrator.jobs import JOBS
 from orchestrator.settings import load_settings
@@ -44,7 +43,7 @@ async def api() -> None:
     listening = socket.create_server(("127.0.0.1", 0))
     say(port=listening.getsockname()[1])
     async with Muster.connect(settings) as client:
-        await serve(client, token_file(settings), listening, Shown(PROCESS), lambda at: None)
+        await serve(client, listening, Shown(PROCESS), lambda at: None)
 
 
 async def job(name: str) -> None:

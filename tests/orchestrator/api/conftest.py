@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -16,7 +15,7 @@ from fastapi import FastAPI
 
 from envelope.agents import AgentCard, WorkerCard
 from orchestrator.api.app import create_app
-from orchestrator.api.tokens import Role, TokenFile
+from orchestrator.api.tokens import Role, Tokens
 
 BUILD = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**", "bash:**"))
 
@@ -27,7 +26,7 @@ class Api:
 
     url: str
     stage: Any
-    tokens: TokenFile
+    tokens: Tokens
     secrets: dict[str, str]
     session: aiohttp.ClientSession
     app: FastAPI
@@ -57,13 +56,13 @@ class Api:
 
 
 @pytest_asyncio.fixture
-async def api(redis_stage, tmp_path: Path) -> AsyncIterator[Api]:
+async def api(redis_stage) -> AsyncIterator[Api]:
     card = WorkerCard(worker="w", pool="build", slots=1, agents=(BUILD,))
     await redis_stage.transport.announce(card, ttl_s=600)
-    tokens = TokenFile(tmp_path / "tokens.json")
-    secrets = {role.value: tokens.create(role.value, role, "default") for role in Role}
-    secrets["stranger"] = tokens.create("stranger", Role.ADMIN, "elsewhere")
-    app = create_app(redis_stage.muster, tokens)
+    tokens = Tokens(redis_stage.transport.registry)
+    secrets = {role.value: await tokens.create(role.value, role, "default") for role in Role}
+    secrets["stranger"] = await tokens.create("stranger", Role.ADMIN, "elsewhere")
+    app = create_app(redis_stage.muster)
     config = uvicorn.Config(app, port=0, log_config=None, lifespan="off")
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())

@@ -170,7 +170,7 @@ async def test_a_task_is_handed_over_once_for_one_key_and_its_result_read(api):
 
 
 async def test_decisions_are_listed_for_admins_of_their_tenant(api):
-    api.secrets["operator"] = api.tokens.create("operator", Role.ADMIN, ALL_TENANTS)
+    api.secrets["operator"] = await api.tokens.create("operator", Role.ADMIN, ALL_TENANTS)
     task_id = await (await api.work()).ask(PUSH)
     await api.call("POST", "/v1/asks/ask_1/answer", who="approver", json={"choice": "once"})
     await api.call("POST", f"/v1/tasks/{task_id}/cancel", who="submitter", json={"reason": "enough"})
@@ -249,7 +249,7 @@ async def test_a_budget_is_raised(api):
 
 
 async def test_a_tenants_budget_is_capped_and_shown_and_raised_by_who_sees_all(api):
-    api.secrets["fleet"] = api.tokens.create("fleet", Role.ADMIN, ALL_TENANTS)
+    api.secrets["fleet"] = await api.tokens.create("fleet", Role.ADMIN, ALL_TENANTS)
 
     async def cap(microusd: int | None, who: str = "admin") -> tuple[int, int | None]:
         said = {"json": {"cap_microusd": microusd}}
@@ -273,7 +273,7 @@ async def test_a_bundle_is_stored_and_named_by_its_hash(api):
 
 async def test_a_revoked_token_is_refused_at_the_next_call(api):
     assert (await api.call("GET", "/v1/pools", who="viewer"))[0] == 200
-    api.tokens.revoke("viewer")
+    await api.tokens.revoke("viewer")
     assert (await api.call("GET", "/v1/pools", who="viewer"))[0] == 401
 
 

@@ -43,7 +43,7 @@ async def test_an_ask_is_shown_with_its_command_and_answered_once(api):
     await (await api.work()).ask(PUSH)
     shown = await api.call("GET", "/v1/asks/ask_1", who="viewer")
     wrong = await api.call("POST", "/v1/asks/ask_1/answer", who="approver", json={"choice": "perhaps"})
-    api.secrets["second"] = api.tokens.create("second", Role.APPROVER, "default")
+    api.secrets["second"] = await api.tokens.create("second", Role.APPROVER, "default")
     first = await api.call("POST", "/v1/asks/ask_1/answer", who="approver", json={"choice": "once"})
     late = await api.call("POST", "/v1/asks/ask_1/answer", who="second", json={"choice": "reject"})
 
@@ -74,7 +74,7 @@ async def test_of_two_who_answer_at_once_one_is_told_that_the_other_was_first(ap
     task_id = await (await api.work()).ask(PUSH)
     names = ["one", "two"]
     for name in names:
-        api.secrets[name] = api.tokens.create(name, Role.APPROVER, "default")
+        api.secrets[name] = await api.tokens.create(name, Role.APPROVER, "default")
 
     told = await asyncio.gather(
         *(api.call("POST", "/v1/asks/ask_1/answer", who=name, json={"choice": "reject"}) for name in names)

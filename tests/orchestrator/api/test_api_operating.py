@@ -38,7 +38,7 @@ async def test_dead_letters_are_seen_done_again_and_dropped_by_their_own_tenant(
 
 
 async def test_a_tenants_share_is_given_by_who_sees_all(api):
-    api.secrets["fleet"] = api.tokens.create("fleet", Role.ADMIN, ALL_TENANTS)
+    api.secrets["fleet"] = await api.tokens.create("fleet", Role.ADMIN, ALL_TENANTS)
     path, share = (
         "/v1/tenants/default/allotment",
         {"weight": 2.0, "max_running": 3, "max_queued": 500, "max_tree": None},

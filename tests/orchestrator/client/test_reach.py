@@ -13,7 +13,6 @@ import pytest
 
 import muster
 from orchestrator.api.app import create_app
-from orchestrator.api.tokens import TokenFile
 from orchestrator.batch.client import Batches
 from orchestrator.cli.commands import COMMANDS
 from orchestrator.cli.main import run
@@ -68,8 +67,8 @@ def test_each_method_is_there_and_every_one_is_named():
     assert METHODS - named == set()
 
 
-def test_each_route_is_there_and_every_one_is_named(memory_stage, tmp_path):
-    described = create_app(memory_stage.muster, TokenFile(tmp_path / "tokens.json")).openapi()["paths"]
+def test_each_route_is_there_and_every_one_is_named(memory_stage):
+    described = create_app(memory_stage.muster).openapi()["paths"]
     routes = {f"{method.upper()} {path}" for path, methods in described.items() for method in methods}
     named = {route.replace(" ", f" {PREFIX}", 1) for route in cells(3) if re.match(r"[A-Z]+ /", route)}
     assert (named - routes, routes - named) == (set(), set())

@@ -19,7 +19,7 @@ from fastapi import FastAPI
 
 from envelope.agents import AgentCard, WorkerCard
 from orchestrator.api.app import create_app
-from orchestrator.api.tokens import Role, TokenFile
+from orchestrator.api.tokens import Role, Tokens
 
 BUILD = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**", "bash:**"))
 
@@ -49,7 +49,7 @@ class Console:
 
     url: str
     stage: Any
-    tokens: TokenFile
+    tokens: Tokens
     app: FastAPI
     listening: Any  # the server's socket
     secrets: dict[str, str]
@@ -94,10 +94,10 @@ async def served_console(stage: Any, folder: Path) -> AsyncIterator[Console]:
     """A server of the stage's fleet; tests/browser has the same one."""
     card = WorkerCard(worker="w", pool="build", slots=1, agents=(BUILD,))
     await stage.transport.announce(card, ttl_s=600)
-    tokens = TokenFile(folder / "tokens.json")
-    secrets = {role.value: tokens.create(role.value, role, "default") for role in Role}
-    secrets["stranger"] = tokens.create("stranger", Role.ADMIN, "elsewhere")
-    app = create_app(stage.muster, tokens)
+    tokens = Tokens(stage.transport.registry)
+    secrets = {role.value: await tokens.create(role.value, role, "default") for role in Role}
+    secrets["stranger"] = await tokens.create("stranger", Role.ADMIN, "elsewhere")
+    app = create_app(stage.muster)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="off"))
     serving = asyncio.create_task(server.serve())
     while not server.started:

@@ -135,7 +135,7 @@ async def test_who_waits_for_money_goes_on_when_the_cap_is_raised(console):
 
 
 async def test_a_tenants_cap_is_raised_whatever_its_name(console):
-    console.secrets["operator"] = console.tokens.create("operator", Role.ADMIN, ALL_TENANTS)
+    console.secrets["operator"] = await console.tokens.create("operator", Role.ADMIN, ALL_TENANTS)
     console.people["operator"] = console.people["nobody"]
     await console.sign_in("operator")
     for tenant in ("default", "answer", "team/answer"):
@@ -147,7 +147,7 @@ async def test_a_tenants_cap_is_raised_whatever_its_name(console):
 async def test_who_is_not_signed_in_any_more_is_told_so(console):
     await asking(console, PUSH)
     csrf = (await console.get("/console/", who="approver")).csrf
-    console.tokens.revoke("approver")
+    await console.tokens.revoke("approver")
     page = await console.post("/console/asks/ask_push/answer", {"choice": "once"}, who="approver", csrf=csrf)
 
     assert page.status == 401 and "not signed in any more" in page.text

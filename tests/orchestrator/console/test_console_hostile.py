@@ -297,7 +297,7 @@ async def test_deeds_of_the_console_are_entered_as_its(console):
 
 
 async def test_a_token_that_only_looks_does_no_deed_by_a_form_of_its_own(console):
-    console.secrets["looker"] = console.tokens.create("looker", Role.ADMIN, "default", read_only=True)
+    console.secrets["looker"] = await console.tokens.create("looker", Role.ADMIN, "default", read_only=True)
     console.people["looker"] = console.people["nobody"]
     await console.sign_in("looker")
     task_id = await asked(console)

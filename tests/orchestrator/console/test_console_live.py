@@ -73,7 +73,7 @@ async def test_who_loses_their_token_hears_no_more_and_is_led_to_the_sign_in(con
     async with asyncio.timeout(60):
         async with console.people["viewer"].get(f"{console.url}/console{work.trace}/live") as answer:
             await answer.content.readline()
-            console.tokens.revoke("viewer")
+            await console.tokens.revoke("viewer")
             rest = await answer.content.read()
     assert b"event: end" not in rest, "that would say that there is nothing more to come"
     again = await console.get(f"/console{work.trace}/live", headers={"Accept": "text/event-stream"})

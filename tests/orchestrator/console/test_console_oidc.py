@@ -167,7 +167,7 @@ async def test_who_is_in_no_row_of_the_table_is_let_in_nowhere(guarded, provider
     for claims in ({"groups": ["chess"]}, {"groups": None}, {"groups": "staffroom"}, {"email_verified": None}):
         provider.claims = claims
         assert (await signed_in(guarded, provider)).status == 403
-    guarded.tokens.create("ada@example.test", "viewer", "default")
+    await guarded.tokens.create("ada@example.test", "viewer", "default")
     provider.claims = {}
     assert (await signed_in(guarded, provider)).status == 403
     assert (await guarded.get("/console/asks", who="nobody")).status == 303

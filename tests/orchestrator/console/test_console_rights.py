@@ -53,7 +53,7 @@ async def signed_in_to_look(console, *roles: Role) -> AsyncIterator[list[str]]:
     async with AsyncExitStack() as stack:
         names = [f"looking-{role}" for role in roles]
         for name, role in zip(names, roles, strict=True):
-            console.secrets[name] = console.tokens.create(name, role, "default", read_only=True)
+            console.secrets[name] = await console.tokens.create(name, role, "default", read_only=True)
             session = aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
             console.people[name] = await stack.enter_async_context(session)
             await console.sign_in(name)

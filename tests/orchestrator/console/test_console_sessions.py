@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import redis.asyncio
 
-from orchestrator.api.console.signing import SIGNED_IN_S, person, signer_of
-from orchestrator.api.tokens import Role, TokenFile
+from orchestrator.api.console.signing import SIGNED_IN_S, SIGNED_OUT, Signer, person, signer_of
+from orchestrator.api.tokens import Role, Tokens
 from orchestrator.console_settings import Oidc
 from orchestrator.errors import BadInput
+from transport.registry import MemoryRegistry
 
 pytestmark = pytest.mark.redis
 
@@ -34,45 +36,46 @@ async def test_a_copy_of_a_cookie_counts_no_more_once_its_owner_has_signed_out(c
     assert (replayed.status, other.status) == (303, 200)
 
 
-def test_a_sign_out_outlives_the_server_and_is_forgotten_with_its_cookie(tmp_path: Path):
-    tokens = TokenFile(tmp_path / "tokens.json")
-    tokens.create("ada", Role.VIEWER, "default")
+async def test_a_sign_out_is_every_servers_and_is_forgotten_with_its_cookie(tmp_path: Path):
+    tokens = Tokens(MemoryRegistry())
+    await tokens.create("ada", Role.VIEWER, "default")
     now_s = 1_000_000.0
-    key = signer_of(tokens).key
+    key = signer_of(tmp_path, tokens).key
 
-    def signer():
-        return type(signer_of(tokens))(key, tokens, lambda: now_s)
+    def signer() -> Signer:
+        return Signer(key, tokens, lambda: now_s)
 
-    first, kept = [signer().cookie(tokens.named("ada")) for _ in range(2)]
-    signer().sign_out(first)
-    signer().sign_out("no cookie of ours")
-    assert signer().read(first) is None
-    assert signer().read(kept) is not None
+    ada = await tokens.named("ada")
+    first, kept = signer().cookie(ada), signer().cookie(ada)
+    await signer().sign_out(first)
+    await signer().sign_out("no cookie of ours")
+    assert await signer().read(first) is None
+    assert await signer().read(kept) is not None
 
     now_s += SIGNED_IN_S
-    later = signer().cookie(tokens.named("ada"))
-    signer().sign_out(later)
-    assert len(list((tmp_path / "console-signed-out").iterdir())) == 1
-    assert signer().read(first) is None
+    later = signer().cookie(ada)
+    await signer().sign_out(later)
+    assert len(await tokens.registry.rows(SIGNED_OUT)) == 1
+    assert await signer().read(first) is None
 
 
-def test_who_came_from_a_provider_goes_with_the_settings_that_let_them_in(tmp_path: Path):
-    tokens = TokenFile(tmp_path / "tokens.json")
-    cookie = signer_of(tokens, OIDC).cookie(person("ada@example.test", role=Role.APPROVER, tenant="default"))
+async def test_who_came_from_a_provider_goes_with_the_settings_that_let_them_in(tmp_path: Path):
+    tokens = Tokens(MemoryRegistry())
+    cookie = signer_of(tmp_path, tokens, OIDC).cookie(person("ada@example.test", role=Role.APPROVER, tenant="default"))
     lowered = OIDC.model_copy(update={"admit": (OIDC.admit[0].model_copy(update={"role": Role.VIEWER}),)})
 
-    assert signer_of(tokens, OIDC).read(cookie) is not None
-    assert signer_of(tokens, lowered).read(cookie) is None
-    assert signer_of(tokens).read(cookie) is None
+    assert await signer_of(tmp_path, tokens, OIDC).read(cookie) is not None
+    assert await signer_of(tmp_path, tokens, lowered).read(cookie) is None
+    assert await signer_of(tmp_path, tokens).read(cookie) is None
 
 
 def test_a_key_that_others_can_read_is_none(tmp_path: Path):
-    tokens = TokenFile(tmp_path / "tokens.json")
-    signer_of(tokens)
+    tokens = Tokens(MemoryRegistry())
+    signer_of(tmp_path, tokens)
     (tmp_path / "console.key").chmod(0o644)
 
     with pytest.raises(BadInput, match="can be read by others"):
-        signer_of(tokens)
+        signer_of(tmp_path, tokens)
 
 
 @pytest.mark.parametrize("said", [
@@ -116,14 +119,19 @@ async def test_whatever_a_link_says_to_go_on_to_somebody_is_signed_in(console, t
     assert len(page.headers.getall("Set-Cookie")) == 1
 
 
-async def test_the_servers_own_trouble_is_its_operators_to_read(console, caplog):
-    (folder := console.tokens.path).chmod(0o644)
-    pages = [
-        await console._call("POST", "/console/sign-in", "nobody", data={"token": "muster_x"}),
-        await console.get("/console/", who="viewer"),
-        await console._call("GET", "/v1/tasks", "nobody", headers={"Authorization": "Bearer x"}),
-    ]
+async def test_the_servers_own_trouble_is_its_operators_to_read(served_stage, serve_console):
+    """What is wrong with its Redis names keys, users and addresses."""
+    settings = served_stage.muster.settings
+    name = f"muster:{settings.fleet}:registry:tokens"
+    async with serve_console(served_stage) as console:
+        async with redis.asyncio.Redis.from_url(settings.redis_url) as raw:
+            await raw.set(name, "no table")
+        pages = [
+            await console._call("POST", "/console/sign-in", "nobody", data={"token": "muster_x"}),
+            await console.get("/console/", who="viewer"),
+            await console._call("GET", "/v1/tasks", "nobody", headers={"Authorization": "Bearer x"}),
+        ]
 
     assert [each.status for each in pages] == [500] * 3
     for each in pages:
-        assert "server's settings" in each.text.replace("&#39;", "'") and str(folder.parent) not in each.text
+        assert each.text and name not in each.text

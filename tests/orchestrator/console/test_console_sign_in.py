@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.api.console.signing import signer_of
-from orchestrator.api.tokens import Role, TokenFile
+from orchestrator.api.tokens import Role, Tokens
+from transport.registry import MemoryRegistry
 
 
 async def test_the_root_leads_to_the_sign_in_and_back(console):
@@ -62,7 +63,7 @@ async def test_a_form_of_another_site_is_refused(console):
 
 
 async def test_a_revoked_token_is_signed_out_at_once(console):
-    console.tokens.revoke("viewer")
+    await console.tokens.revoke("viewer")
     assert (await console.get("/console/", who="viewer")).status == 303
 
 
@@ -73,18 +74,18 @@ async def test_what_is_not_there_is_a_page_with_a_way_back(console):
     assert page.headers["Content-Security-Policy"]
 
 
-def test_a_cookie_ends_with_its_time_and_is_nobody_elses(tmp_path: Path):
-    tokens = TokenFile(tmp_path / "tokens.json")
-    tokens.create("ada", Role.VIEWER, "default")
+async def test_a_cookie_ends_with_its_time_and_is_nobody_elses(tmp_path: Path):
+    tokens = Tokens(MemoryRegistry())
+    await tokens.create("ada", Role.VIEWER, "default")
     now_s = 1_000_000.0
-    signer = signer_of(tokens)
+    signer = signer_of(tmp_path, tokens)
     timed = type(signer)(signer.key, tokens, lambda: now_s)
-    cookie = timed.cookie(tokens.named("ada"))
+    cookie = timed.cookie(await tokens.named("ada"))
 
-    assert (found := timed.read(cookie)) is not None and found.token.name == "ada"
+    assert (found := await timed.read(cookie)) is not None and found.token.name == "ada"
     body, _, mac = cookie.partition(".")
-    assert timed.read(f"{body[:-4]}AAAA.{mac}") is None
-    assert timed.read("") is None
-    assert signer_of(tokens).key == signer.key
+    assert await timed.read(f"{body[:-4]}AAAA.{mac}") is None
+    assert await timed.read("") is None
+    assert signer_of(tmp_path, tokens).key == signer.key
     now_s += 12 * 3600
-    assert timed.read(cookie) is None
+    assert await timed.read(cookie) is None

@@ -20,7 +20,7 @@ from envelope.events import AskOpened
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress
 from orchestrator.api.app import create_app
-from orchestrator.api.tokens import Role, TokenFile
+from orchestrator.api.tokens import Role, Tokens
 from orchestrator.asks import ask_to_answer, find_ask
 from orchestrator.errors import Answered, BadInput, UnknownName
 from orchestrator.planner.files import mode_or_plan
@@ -60,20 +60,16 @@ class Doors:
 @pytest_asyncio.fixture(loop_scope="module")
 async def doors(stages):
     folder = stages.folder
-    (folder / "api-tokens.json").unlink(missing_ok=True)
-    tokens = TokenFile(folder / "api-tokens.json")
-    secrets = {
-        name: tokens.create(name, Role.ADMIN, tenant) for name, tenant in (("admin", "default"), ("stranger", "x"))
-    }
     if not (project := folder / "project").exists():
         project.mkdir()
         identity = ("-c", "user.name=tester", "-c", "user.email=tester@localhost")
         for words in (["init", "-q"], ["commit", "-qm", "first", "--allow-empty"]):
             subprocess.run(["git", *identity, "-C", str(project), *words], check=True)
     async with stages.scene(2) as scene, aiohttp.ClientSession() as http:
-        server = uvicorn.Server(
-            uvicorn.Config(create_app(scene.muster, tokens), port=0, log_config=None, lifespan="off")
-        )
+        tokens = Tokens(scene.transport.registry)
+        tenants = {"admin": "default", "stranger": "x"}
+        secrets = {name: await tokens.create(name, Role.ADMIN, tenant) for name, tenant in tenants.items()}
+        server = uvicorn.Server(uvicorn.Config(create_app(scene.muster), port=0, log_config=None, lifespan="off"))
         serving = asyncio.create_task(server.serve())
         while not server.started:
             await asyncio.wait({serving}, timeout=0.01)

@@ -14,7 +14,7 @@ from lab.mortals import KILLED
 
 from envelope.lifecycle import State
 from envelope.messages import TaskResult
-from orchestrator.api.tokens import Role, TokenFile
+from orchestrator.api.tokens import Role, Tokens
 from orchestrator.submit import DRIVERS, task_request
 
 pytestmark = [pytest.mark.redis, pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module")]
@@ -26,12 +26,11 @@ NEW = {"agent": "build", "prompt": "do it", "deadline_ms": 60_000}
 
 @pytest.mark.parametrize("path, body", [("/v1/tasks", NEW), ("/v1/goals", {"goal": "do it"})])
 async def test_a_request_with_a_key_is_one_task_however_often_its_server_is_killed(stages, path, body):
-    (stages.folder / "api-tokens.json").unlink(missing_ok=True)
-    secret = TokenFile(stages.folder / "api-tokens.json").create("ci", Role.SUBMITTER, "default")
-    headers = {"Authorization": f"Bearer {secret}", "Idempotency-Key": "nightly-1"}
+    headers = {"Idempotency-Key": "nightly-1"}
 
     async def prepare(scene):
-        pass
+        secret = await Tokens(scene.transport.registry).create("ci", Role.SUBMITTER, "default")
+        headers["Authorization"] = f"Bearer {secret}"
 
     async def live(scene, fate) -> bool:
         """Whether the one request got its answer."""

@@ -19,7 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from envelope.agents import AgentCard, WorkerCard
 from orchestrator.api.app import create_app
 from orchestrator.api.rates import Rates
-from orchestrator.api.tokens import Role, TokenFile
+from orchestrator.api.tokens import Role, Tokens
 from orchestrator.submit import DRIVERS
 
 AGENTS = (
@@ -55,7 +55,7 @@ class Server:
     url: str
     stage: Any
     secrets: dict[str, str]
-    tokens: TokenFile
+    tokens: Tokens
 
     @asynccontextmanager
     async def caller(self, who: str = "admin", mode: str = "auto") -> AsyncIterator[Caller]:
@@ -77,11 +77,11 @@ async def serve(redis_stage, tmp_path: Path) -> Serve:
         for pool in ("build", DRIVERS):
             card = WorkerCard(worker=pool, pool=pool, slots=1, agents=AGENTS if pool == "build" else ())
             await redis_stage.transport.announce(card, ttl_s=600)
-        tokens = TokenFile(tmp_path / "tokens.json")
-        secrets = {role.value: tokens.create(role.value, role, "default") for role in Role}
-        secrets["stranger"] = tokens.create("stranger", Role.ADMIN, "elsewhere")
-        secrets["looker"] = tokens.create("looker", Role.SUBMITTER, "default", read_only=True)
-        config = uvicorn.Config(create_app(redis_stage.muster, tokens, rates), port=0, log_config=None, lifespan="on")
+        tokens = Tokens(redis_stage.transport.registry)
+        secrets = {role.value: await tokens.create(role.value, role, "default") for role in Role}
+        secrets["stranger"] = await tokens.create("stranger", Role.ADMIN, "elsewhere")
+        secrets["looker"] = await tokens.create("looker", Role.SUBMITTER, "default", read_only=True)
+        config = uvicorn.Config(create_app(redis_stage.muster, rates), port=0, log_config=None, lifespan="on")
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve())
         while not server.started:

@@ -435,6 +435,6 @@ async def test_a_browsers_page_may_call_from_this_server_alone(server):
 async def test_a_token_that_is_revoked_ends_a_clients_conversation(server):
     async with server.caller("viewer") as caller:
         await caller.call("list_tasks")
-        server.tokens.revoke("viewer")
+        await server.tokens.revoke("viewer")
         with pytest.raises(MCPError):
             await caller.client.call_tool("list_tasks", {})

@@ -14,7 +14,7 @@ import pytest_asyncio
 import uvicorn
 
 from orchestrator.api.app import create_app
-from orchestrator.api.tokens import Role, TokenFile
+from orchestrator.api.tokens import Role, Tokens
 from orchestrator.batch.file import parse_batch
 from orchestrator.batch.request import batch_request
 from orchestrator.client import Muster
@@ -60,11 +60,11 @@ async def server(redis_stage, make_desk, batch_text, tmp_path) -> AsyncIterator[
     given = RepositoryInput(name="app", bundle=where.bundle or "", base=where.base, url=desk.hub.remote)
     request = batch_request(parse_batch(batch_text + PUBLISH), [given], settings=muster.settings)
     result = await redis_stage.run(request)
-    tokens = TokenFile(tmp_path / "tokens.json")
-    secrets = {role.value: tokens.create(role.value, role, "default") for role in Role}
-    secrets["stranger"] = tokens.create("stranger", Role.ADMIN, "elsewhere")
-    secrets["everybody's"] = tokens.create("all", Role.ADMIN, "*")
-    serving = uvicorn.Server(uvicorn.Config(create_app(muster, tokens), port=0, log_config=None, lifespan="off"))
+    tokens = Tokens(redis_stage.transport.registry)
+    secrets = {role.value: await tokens.create(role.value, role, "default") for role in Role}
+    secrets["stranger"] = await tokens.create("stranger", Role.ADMIN, "elsewhere")
+    secrets["everybody's"] = await tokens.create("all", Role.ADMIN, "*")
+    serving = uvicorn.Server(uvicorn.Config(create_app(muster), port=0, log_config=None, lifespan="off"))
     task = asyncio.create_task(serving.serve())
     while not serving.started:
         await asyncio.wait({task}, timeout=0.01)

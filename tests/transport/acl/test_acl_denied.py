@@ -23,6 +23,7 @@ ARQ = {
     "zrem", "pexpire", "expire", "exists", "set", "get", "del", "info",
 }  # fmt: skip
 
+TOKENS = "muster:main:registry:tokens"  # of the API: orchestrators' alone
 OURS, OTHERS, BLOB = "{muster:main:0}:task:1", "{muster:other:0}:task:1", "muster:other:blob:sha256:0"
 
 # To the command itself; to what a script would do; Redis 7 has no DEBUG at all unless its configuration says so.
@@ -48,18 +49,22 @@ NO_SCRIPT = [
 ]  # fmt: skip
 SCRIPTED = [["EVAL", text, "0"] for text in NO_SCRIPT]
 DENIED = {
-    "orchestrator": [*SCRIPTED, ["SET", BLOB, "x"], ["GET", "arq:job:muster:other:sweep:1"]],
+    "orchestrator": [
+        *SCRIPTED, ["SET", BLOB, "x"], ["GET", "arq:job:muster:other:sweep:1"],
+        ["HGETALL", "muster:other:registry:tokens"],
+    ],
     "worker": [
         *SCRIPTED, ["SET", BLOB, "x"], ["GET", "arq:job:muster:main:sweep:1"], ["ZADD", "muster:main:jobs", "1", "x"],
         ["EVAL", "return redis.call('ZADD', 'muster:main:jobs', 1, 'x')", "0"], ["MULTI"], ["WATCH", OURS],
-        ["XDEL", "{muster:main:0}:dead", "1-1"], ["DBSIZE"],
+        ["XDEL", "{muster:main:0}:dead", "1-1"], ["DBSIZE"], ["HGETALL", TOKENS], ["HSET", TOKENS, "0" * 64, "{}"],
+        ["HDEL", TOKENS, "0" * 64], ["EVAL", f"return redis.call('HGETALL', '{TOKENS}')", "0"],
     ],
     "reader": [
         ["EVAL", "return 1", "0"], ["EVALSHA", "0" * 40, "0"], ["MULTI"], ["SET", OURS, "1"], ["DEL", OURS],
         ["GETEX", OURS, "PX", "1"], ["EXPIRE", OURS, "1"], ["PERSIST", OURS], ["HSET", OURS, "state", "completed"],
         ["HDEL", OURS, "state"], ["LPUSH", OURS, "x"], ["LPOP", OURS], ["BLPOP", OURS, "1"], ["SADD", OURS, "x"],
         ["ZADD", OURS, "1", "x"], ["ZREM", OURS, "x"], ["XADD", OURS, "*", "m", "x"], ["XDEL", OURS, "1-1"],
-        ["XTRIM", OURS, "MAXLEN", "0"], ["ZCARD", "muster:main:jobs"],
+        ["XTRIM", OURS, "MAXLEN", "0"], ["ZCARD", "muster:main:jobs"], ["HGETALL", TOKENS],
     ],
 }  # fmt: skip
 
