@@ -13,6 +13,7 @@ from pathlib import Path
 from envelope.logs import get_logger
 from transport.audit import End
 from transport.base import Transport
+from transport.state_folder import private_folder
 
 from .settings import Settings
 
@@ -49,7 +50,7 @@ def read_ends(settings: Settings) -> dict[int, End]:
 
 
 def _write(file: Path, ends: Mapping[int, End]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(file.parent)
     part = file.with_suffix(".part")
     part.write_text(json.dumps(ends))
     part.replace(file)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -16,6 +15,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from transport.state_folder import held
 
 from ..errors import BadInput, BadSettings
 
@@ -129,9 +130,7 @@ class TokenFile:
     @contextmanager
     def _alone(self) -> Generator[None]:
         """One change at a time, whoever makes it: else of two at once one writes back what the other has revoked."""
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self.path.with_name(f".{self.path.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with held(self.path.with_name(f".{self.path.name}.lock")):
             yield
 
     def _tokens(self) -> Mapping[str, Token]:

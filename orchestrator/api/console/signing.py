@@ -21,6 +21,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from transport.state_folder import private_folder
+
 from ...console_settings import Oidc
 from ...errors import BadInput
 from ..tokens import Token, TokenFile
@@ -74,7 +76,7 @@ class Signer:
         if text is None:
             return
         mark = self._out(json.loads(text))
-        mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(mark.parent)
         for other in mark.parent.iterdir():
             until = other.name.partition("-")[0]
             if until.isdecimal() and int(until) <= self.clock_s():  # its cookie has come to its end by itself
@@ -115,7 +117,7 @@ def person(name: str, **rights: Any) -> Token:
 def signer_of(tokens: TokenFile, oidc: Oidc | None = None) -> Signer:
     """With the key that is kept beside the tokens, made when there is none."""
     path = tokens.path.with_name("console.key")
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(path.parent)
     if not path.exists():
         _make(path)
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
