@@ -232,7 +232,6 @@ async def main() -> None:
     wanted = arguments.parse_args()
     counts = QUICK if wanted.quick else Counts()
     state_dir = Path(tempfile.mkdtemp(prefix="muster-bench-"))
-    state_dir.chmod(0o755)  # bubblewrap opens it as nobody special
     report: dict[str, object] = {"benchmark": "sandbox", "load_1min": os.getloadavg()[0]}
     try:
         spec = await repository(state_dir, DEFAULT_IMAGE)

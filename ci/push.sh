@@ -4,6 +4,12 @@
 set -eu
 folder=${1:-muster-reports/change}
 remote=${2:-origin}
+# What the checkout brings along has nobody verified.
+if [ -n "$(git ls-files -- "$folder" 2>/dev/null)" ]; then
+    echo "error: $folder is part of the repository" >&2
+    echo "hint: remove it there, or hand over another folder: MUSTER_CI_REPORTS" >&2
+    exit 7
+fi
 for bundle in "$folder"/*.bundle; do
     [ -e "$bundle" ] || { echo "error: there is no bundle in $folder" >&2; exit 2; }
     heads=$(git bundle list-heads "$bundle")

@@ -22,16 +22,25 @@ if ! python3 -I "$here/trigger.py"; then
 fi
 case ${MUSTER_READ_ONLY:-} in "" | 0 | false | no) unset MUSTER_READ_ONLY ;; esac
 
-mkdir -p "$out" 2>/dev/null
-if [ ! -w "$out" ] || [ -L "$out" ]; then # a link may have been committed, to anywhere
+# A link may have been committed in the place of the folder, or of one on the way to it: to anywhere.
+leads_away() {
+    way=$1 real=$(pwd -P)
+    case $way in "$PWD"/* | "$real"/*) ;; /*) return 1 ;; esac # the last is none of the repository's
+    while [ -n "$way" ] && [ "$way" != "$PWD" ] && [ "$way" != "$real" ]; do
+        if [ -L "$way" ]; then return 0; fi
+        case $way in */*) way=${way%/*} ;; *) way= ;; esac
+    done
+    return 1
+}
+if leads_away "$out" || ! mkdir -p "$out" 2>/dev/null || [ ! -w "$out" ]; then
     echo "warning: nothing can be written to $out: there will be no reports" >&2
     out=$(mktemp -d)
 fi
-rm -rf "$out/change" "$out/stdout.txt"
+rm -rf "$out/change" "$out/stdout.txt" # of a link, the link alone
 set --
 for each in markdown=summary.md junit=junit.xml sarif=muster.sarif codequality=codequality.json github=annotations.txt \
     jsonl=results.jsonl outputs=outputs.env; do
-    rm -f "$out/${each#*=}" # of an earlier run
+    rm -rf "$out/${each#*=}" # of an earlier run, or committed
     set -- "$@" --report "${each%%=*}=$out/${each#*=}"
 done
 on() { if [ "$1" = true ]; then echo 1; fi; } # GitLab and Jenkins hand over what people write: `false`, too

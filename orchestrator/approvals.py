@@ -6,7 +6,6 @@ that it holds wherever its tasks run; nothing that a repository holds can add to
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
@@ -16,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from envelope.asks import AskTerms
 from envelope.scope import Scope
+from transport.state_folder import held
 
 from .errors import BadInput
 from .settings import Settings
@@ -51,9 +51,7 @@ def approve_in(state_dir: Path, project: str, grants: Iterable[str]) -> None:
     if not project or not new:
         return
     file = _file(state_dir, project)
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (file.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two people, or two terminals, may answer at once
+    with held(file.parent / "lock"):  # two people, or two terminals, may answer at once
         approved = dict.fromkeys((*approved_in(state_dir, project), *new))
         temporary = file.with_suffix(".new")
         temporary.write_text(json.dumps({"project": project, "approved": list(approved)}, indent=1))

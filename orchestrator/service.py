@@ -29,6 +29,7 @@ from transport.metrics.common import StoreCounts
 from transport.metrics.health import Ready
 from transport.metrics.process import serve_process
 from transport.settings import connect
+from transport.state_folder import keep_files_private
 
 from .batch.run import drive_batch
 from .driver import Driver, DriverContext, ended_with, open_driver
@@ -199,6 +200,7 @@ def _card(settings: Settings) -> WorkerCard:
 
 
 async def _main() -> None:
+    keep_files_private()
     settings = load_settings()
     logs.configure_service(level=settings.log_level, style=settings.log_format)
     stop, hurry = asyncio.Event(), asyncio.Event()

@@ -13,6 +13,7 @@ from envelope.messages import MAX_DEADLINE_MS
 from repo.keeping import DAY_S, GIB, Allowance
 from transport.admission import DEFAULT_POOLS
 from transport.settings import FleetSettings, user_file
+from transport.state_folder import require_private
 
 from .console_settings import ConsoleSettings
 from .errors import BadSettings, near_miss
@@ -70,9 +71,14 @@ class Settings(FleetSettings):
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """The settings of this process; `BadSettings` names the first setting that is wrong."""
+    """The settings of this process; `BadSettings` names the first setting that is wrong.
+
+    The state folder is for this user alone from then on, if it is there: `transport/state_folder.py`.
+    """
     try:
-        return Settings(**overrides)
+        settings = Settings(**overrides)
+        require_private(settings.state_dir)
+        return settings
     except TOMLDecodeError as e:
         raise BadSettings(f"{user_file()} is not TOML: {e}", hint="mend that line, or move the file away") from e
     except ValidationError as e:

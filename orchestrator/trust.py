@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from repo.project import ProjectSettings, project_settings
+from transport.state_folder import private_folder
 
 from .errors import BadSettings
 
@@ -53,7 +54,7 @@ class TrustStore:
         return was_there
 
     def _write(self, known: dict[str, Trusted]) -> None:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(self._file.parent)
         part = self._file.with_suffix(".part")
         part.write_text(json.dumps([asdict(known[place]) for place in sorted(known)], indent=2))
         part.replace(self._file)

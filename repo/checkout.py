@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from .errors import FREE, NO_ROOM, CheckoutFailed, CommitMissing, DiskFull, GitFailed, full_disk
-from .git import git
+from .git import FOR_OTHERS, git
 from .lock import file_lock, stamp_use
 from .mirror import COMMIT_HINT, Mirror
 from .removal import discard_tree
@@ -107,7 +107,10 @@ async def _make(mirror: Mirror, commit: str, folder: Path, owner: tuple[int, int
     # Two workers write 2.8 times as fast as one (measured on 20,000 files).
     fill = ("read-tree", "-u", "--reset", commit)
     workers = ("checkout.workers=2",)
-    await git(*fill, git_dir=own, work_tree=folder, configuration=workers, timeout_s=CHECKOUT_TIMEOUT_S)
+    # The modes of a plain clone, whatever this process keeps its own files from.
+    await git(
+        *fill, git_dir=own, work_tree=folder, configuration=workers, timeout_s=CHECKOUT_TIMEOUT_S, umask=FOR_OTHERS
+    )
     date = await git("log", "-1", "--format=%ct", git_dir=own)
     # git compares times by the second: an edit in the very second of a fresh commit must not look like none
     modified_s = min(int(date.line), int(time.time()) - 2)

@@ -19,6 +19,7 @@ GIB = 1024**3
 # As the C library says it in the C locale, and as git says it of itself.
 NO_ROOM = ("No space left on device", "Disk quota exceeded", "Out of diskspace")
 READ_CHUNK_BYTES = 256 * 1024
+FOR_OTHERS = 0o022
 GRACE_S = 2.0  # for git to clean up; it needs milliseconds
 STDERR_KEPT_BYTES = 64 * 1024
 
@@ -95,20 +96,23 @@ async def git(
     timeout_s: float = 120.0,
     max_stdout_bytes: int = GIB,
     max_memory_bytes: int | None = None,
+    umask: int = -1,
     ok: Collection[int] = (0,),
 ) -> Completed:
     """Run git to its end. An exit code outside `ok` raises `GitFailed`.
 
     Without `git_dir` git looks for a repository from `cwd` upwards. `protocols` are the transports that may be used
     (none by default, so that no command fetches unasked). Cancelled or late, the whole process group is ended.
-    `max_memory_bytes` is what this git may write to (Linux): files that it maps do not count.
+    `max_memory_bytes` is what this git may write to (Linux): files that it maps do not count. `umask`: -1 is ours;
+    `FOR_OTHERS` for files that another user is to read.
     """
     places = {"GIT_DIR": git_dir, "GIT_WORK_TREE": work_tree, "GIT_INDEX_FILE": index_file}
     environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
     environment |= FIXED_ENVIRONMENT | {"GIT_ALLOW_PROTOCOL": ":".join(protocols)}
     environment |= {name: str(place) for name, place in places.items() if place is not None}
     settings = [part for setting in (*FIXED_CONFIGURATION, *configuration) for part in ("-c", setting)]
-    process = await _start([*settings, *arguments], environment | dict(env or {}), cwd or work_tree or git_dir)
+    place = cwd or work_tree or git_dir
+    process = await _start([*settings, *arguments], environment | dict(env or {}), place, umask)
     try:
         if max_memory_bytes is not None:
             _bound_memory(process, max_memory_bytes)
@@ -126,9 +130,9 @@ async def git(
     return completed
 
 
-async def _start(arguments: list[str], environment: dict[str, str], cwd: Path | None) -> Process:
+async def _start(arguments: list[str], environment: dict[str, str], cwd: Path | None, umask: int) -> Process:
     """Shielded: cancelled half-way, asyncio (3.11) would leave children behind or wait for ever on unmade pipes."""
-    spawning = asyncio.ensure_future(_spawn(arguments, environment, cwd))
+    spawning = asyncio.ensure_future(_spawn(arguments, environment, cwd, umask))
     try:
         return await asyncio.shield(spawning)
     except asyncio.CancelledError:
@@ -137,11 +141,14 @@ async def _start(arguments: list[str], environment: dict[str, str], cwd: Path | 
         raise
 
 
-async def _spawn(arguments: list[str], environment: dict[str, str], cwd: Path | None) -> Process:
+async def _spawn(arguments: list[str], environment: dict[str, str], cwd: Path | None, umask: int) -> Process:
+    # fmt: off
     try:
         return await asyncio.create_subprocess_exec(
-            *("git", *arguments), stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, cwd=cwd, start_new_session=True
+            *("git", *arguments), stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, cwd=cwd, umask=umask,
+            start_new_session=True,
         )
+    # fmt: on
     except (FileNotFoundError, NotADirectoryError, PermissionError) as e:
         if cwd is not None and not os.access(cwd, os.X_OK):
             raise FolderMissing(f"The folder {cwd} cannot be entered") from e

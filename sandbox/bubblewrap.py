@@ -176,6 +176,7 @@ class BubblewrapDriver:
         if len(layers) > 1 or writable:
             for part in ("upper", "work"):
                 (folder / part).mkdir(parents=True)
+                (folder / part).chmod(0o755)  # the root's own mode, by the topmost layer
             (folder / "base").write_text(image)
             upper = folder / "upper" if writable else None
             await mount_overlay(mounted, layers, upper=upper, work=folder / "work")
@@ -205,6 +206,7 @@ class BubblewrapDriver:
                     stderr=pipe,
                     pass_fds=(filter_fd,),
                     env={"PATH": os.defpath},
+                    umask=0o022,  # an engine's containers have it, too
                 )
             finally:
                 os.close(filter_fd)

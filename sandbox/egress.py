@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import os
 import re
 import shutil
 import socket
 import ssl
+import struct
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self
@@ -23,6 +25,7 @@ from repo.addresses import is_inner
 
 from .errors import SandboxError
 from .outlet import NO_OUTLET, Credential, Decision, Outlet, environment_for
+from .workspace import AGENT_UID, let_agent_in
 
 WEB_PORTS = frozenset({80, 443})
 MAX_HEAD_BYTES = 64 * 1024  # eight times what web servers take
@@ -35,6 +38,7 @@ HOST = re.compile(r"[a-z0-9._:-]{1,253}")  # names and addresses: it is shown to
 MAX_CONNECTIONS = 64  # an installer opens ten or so
 MAX_WAITING = 64  # more than these in a queue are sent away: each holds a descriptor of the worker
 SOCKET_NAME = "proxy.sock"
+PEER = struct.Struct("3i")  # process, user, group: unix(7)
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 CA_NAME = "ca.crt"
 # Where programs say which authorities they believe; the first that is set counts for us.
@@ -68,6 +72,9 @@ def copy_ca_bundle(bundle: Path | None, folder: Path) -> bool:
     shutil.copyfile(source, folder / CA_NAME)
     (folder / CA_NAME).chmod(0o444)
     return True
+
+
+log = logging.getLogger(__name__)
 
 
 class _Refused(Exception):
@@ -127,7 +134,7 @@ class EgressProxy:
         assert task is not None  # asyncio runs this as a task of its own
         self._connections.add(task)
         try:
-            if len(self._connections) > MAX_CONNECTIONS + MAX_WAITING:
+            if not _may_come_in(writer) or len(self._connections) > MAX_CONNECTIONS + MAX_WAITING:
                 return
             async with self._slots:
                 await self._serve(reader, writer)
@@ -230,13 +237,24 @@ def _listen(socket_path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX)
     try:
         listener.bind(f"/proc/self/fd/{folder}/{socket_path.name}")
-        socket_path.chmod(0o666)  # the sandbox's user connects; nobody else's container has the folder
+        let_agent_in(socket_path, 0o660)
     except BaseException:
         listener.close()
         raise
     finally:
         os.close(folder)
     return listener
+
+
+def _may_come_in(writer: asyncio.StreamWriter) -> bool:
+    """The sandbox's user and our own, by the kernel's account. Both drivers' sandboxes have no other user, and it is
+    the same number in here as inside; an engine with other numbers sees no socket of ours (`elsewhere/exits.py`)."""
+    connection: socket.socket = writer.get_extra_info("socket")
+    _, uid, _ = PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))
+    if uid in (AGENT_UID, os.geteuid()):
+        return True
+    log.warning("the user %d of this host was refused by the egress proxy of a sandbox", uid)
+    return False
 
 
 def is_private(address: str) -> bool:

@@ -19,13 +19,15 @@ class Finished:
 async def run(argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str] | None = None) -> Finished:
     """Run to the end, without input; `env` is added to this process's environment.
 
+    What it makes can be read by others where they can come there, as in a root file system.
+
     `TimeoutError` after `timeout_s`, `FileNotFoundError` for a program that is not there. However this ends, the
     program does not go on.
     """
     # fmt: off
     process = await asyncio.create_subprocess_exec(
         *argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, **(env or {})},
+        env={**os.environ, **(env or {})}, umask=0o022,
     )
     # fmt: on
     try:

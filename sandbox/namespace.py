@@ -102,7 +102,9 @@ def make_places(root: Path) -> None:
         place = root / folder.lstrip("/")
         if place.is_symlink():  # it would lead out, to this host
             raise SandboxError(f"The image's {folder} is a link.", hint="make it a folder")
-        place.mkdir(parents=True, exist_ok=True)
+        for each in reversed([each for each in (place, *place.parents) if not each.exists()]):
+            each.mkdir()
+            each.chmod(0o755)
     (root / SERVER_PATH.lstrip("/")).touch()
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from repo.collect import Touched
 from repo.errors import PatchRefused, RepoError
-from repo.git import git
+from repo.git import FOR_OTHERS, git
 from repo.seed import Seed
 
 from .base import SandboxSpec
@@ -97,6 +97,7 @@ async def apply_from_outside(overlaid: Overlaid, git_dir: Path, diff: bytes) -> 
     runner refuses paths that leave the tree or go through a link."""
     work_tree = await overlaid.work_tree()
     try:
-        await git(*APPLY, git_dir=git_dir, work_tree=work_tree, cwd=work_tree, stdin=diff)
+        # what it makes is root's, and the sandbox's user reads it
+        await git(*APPLY, git_dir=git_dir, work_tree=work_tree, cwd=work_tree, stdin=diff, umask=FOR_OTHERS)
     except RepoError as error:
         raise PatchRefused(f"The patch does not apply to the workspace: {error}") from error

@@ -90,6 +90,7 @@ def create_workspace(
         if limits is not None and held_limits():
             mount_disk(folder, limits, state_dir.absolute() / BLANKS)
         workspace.egress.mkdir()
+        let_agent_in(workspace.egress, 0o750)
         _make_layer(workspace)
     except PermissionError as error:
         remove_workspace(folder)
@@ -113,7 +114,16 @@ def add_layer(workspace: Workspace) -> Workspace:
 def _make_layer(workspace: Workspace) -> None:
     for part in (workspace.upper, workspace.work):
         part.mkdir(parents=True)
-    os.chown(workspace.upper, AGENT_UID, AGENT_GID)  # the overlay's top folder takes owner and mode from here
+    # the overlay's top folder takes owner and mode from here
+    os.chown(workspace.upper, AGENT_UID, AGENT_GID)
+    workspace.upper.chmod(0o755)
+
+
+def let_agent_in(path: Path, mode: int) -> None:
+    """The sandbox's user is the only one of its group, and comes by a mount: no other user reaches a state folder."""
+    if os.geteuid() == 0:  # else engines see no file of ours, and no sandbox comes to this one
+        os.chown(path, -1, AGENT_GID)
+    path.chmod(mode)
 
 
 def create_folder(workspace: Workspace, card: Card) -> None:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import IO
 
 from .errors import Misconfigured, Unreachable
+from .state_folder import private_folder, require_private
 
 # What sockaddr_un holds on Linux, less the closing zero.
 MAX_SOCKET_PATH_BYTES = 107
@@ -50,13 +51,19 @@ class Server:
 
 
 def socket_path(state_dir: Path) -> Path:
-    """Where the server of a state folder listens: short enough for a socket, the same for every process of the user."""
+    """Where the server of a state folder listens: short enough for a socket, the same for every process of the user.
+
+    `Misconfigured` where that is not ours: in a shared /tmp somebody else may have made the folder first, and listen
+    there in our server's place.
+    """
     name = hashlib.sha256(os.fsencode(state_dir.resolve())).hexdigest()[:12]
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     base = Path(runtime) / "muster" if runtime else Path(tempfile.gettempdir()) / f"muster-{os.getuid()}"
     path = base / name / "redis.sock"
     if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
         raise Misconfigured(f"the path {path} is too long for a socket", hint="set XDG_RUNTIME_DIR to a short folder")
+    for folder in (base, path.parent):
+        require_private(folder)
     return path
 
 
@@ -90,7 +97,8 @@ async def embedded_redis(state_dir: Path) -> AsyncGenerator[Server]:
     """The one server of this state folder, from its start to its end; `Misconfigured` when there is one already."""
     socket = socket_path(state_dir)
     data = state_dir / "redis"
-    data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    require_private(state_dir)
+    private_folder(data)
     with (data / "lock").open("w") as lock:
         await _lock(lock, state_dir)
         program, version = await _server_for(data)
@@ -106,7 +114,7 @@ async def _running(program: Path, socket: Path, data: Path, lock: int) -> AsyncG
     """The child holds the lock, too: it may outlive us by the moment that it needs to end cleanly."""
     process = await asyncio.create_subprocess_exec(
         program, *_arguments(socket, data), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
-        preexec_fn=_die_with_parent, pass_fds=(lock,),
+        preexec_fn=_die_with_parent, pass_fds=(lock,), umask=0o077,
     )  # fmt: skip
     try:
         await _until_ready(socket, process, data)
@@ -225,11 +233,8 @@ async def _answers(socket: Path) -> bool:
 
 def prepare_folder(socket: Path) -> None:
     """Make the folder of a socket, for this user alone; `Misconfigured` when it is another's."""
-    # in a shared /tmp somebody else may have made our folder first
-    for folder in (socket.parent.parent, socket.parent):
-        folder.mkdir(exist_ok=True, mode=0o700)
-        if folder.stat().st_uid != os.getuid():
-            raise Misconfigured(f"{folder} belongs to another user", hint="set XDG_RUNTIME_DIR to a folder of yours")
+    for folder in (socket.parent.parent, private_folder(socket.parent)):
+        require_private(folder)
 
 
 def tidy_folder(socket: Path) -> None:

@@ -16,6 +16,7 @@ from envelope.logs import get_logger
 from envelope.signature import Keys
 
 from .errors import Misconfigured
+from .state_folder import private_folder
 
 KEY_BYTES = 32  # as long as the SHA-256 that it keys
 # To look at a file costs a tenth of decoding a request, so it is not done for each; an old key stays good anyway.
@@ -120,7 +121,7 @@ def _version(path: Path) -> tuple[int, int, int] | None:
 
 
 def _create(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(path.parent)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".keyring-") as draft:  # made with mode 600
         draft.write(text_of(fresh()))
         draft.flush()

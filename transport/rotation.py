@@ -6,7 +6,6 @@ spread the file, and only then `rotate` to it: a worker that has not heard of a 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import secrets
@@ -21,6 +20,7 @@ from envelope.signature import Keys
 
 from .errors import Misconfigured
 from .keyring import KEY_BYTES, read, text_of
+from .state_folder import folder_held
 
 _NUMBERED = re.compile(r"k(\d+)")
 
@@ -80,13 +80,9 @@ def _changing(path: Path) -> Generator[Path]:
     try:
         file = path.resolve()
         read(file)  # a file that is none is told as that
-        folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
+        with folder_held(file.parent) as folder:
             yield file
             os.fsync(folder)
-        finally:
-            os.close(folder)
     except OSError as e:
         hint = "change it where it comes from (a mounted secret, say), or name another with MUSTER_KEYRING"
         message, hint = told_of_file(e, path.parent, f"the keyring {path} cannot be changed", hint)

@@ -21,6 +21,7 @@ from .blobs.base import Blobs
 from .embedded import socket_path, url_of
 from .errors import Unreachable
 from .limits import Limits
+from .state_folder import require_private
 from .watching import UNWATCHED, StoreWatch
 
 
@@ -119,6 +120,7 @@ async def connect(
     # redis is imported by those who connect, not by those who read settings (`muster --help`)
     from .redis import connect_redis
 
+    require_private(settings.state_dir)
     if settings.redis_url is None and not socket_path(settings.state_dir).exists():
         raise Unreachable("no fleet runs on this machine", hint="run `muster up`, or set MUSTER_REDIS_URL")
     return await connect_redis(

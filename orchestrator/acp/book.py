@@ -5,8 +5,6 @@ What was said and done stands in the fleet's records, and is gone with these; he
 
 from __future__ import annotations
 
-import asyncio
-import fcntl
 import re
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -17,7 +15,9 @@ from pydantic import Field, ValidationError
 
 from envelope.ids import new_task_id
 from envelope.wire import Wire
+from repo.lock import file_lock
 from transport.errors import NotFound
+from transport.state_folder import held, private_folder
 
 MAX_KEPT = 500  # the latest: of older ones the fleet has forgotten what they were about
 _ID = re.compile(r"[0-9a-f-]{36}")
@@ -68,9 +68,7 @@ class Book:
 
     def change(self, kept: Kept, changed: Callable[[Kept], Kept]) -> Kept:
         """`changed` of what is written down by now is written down: all of it or, if we die meanwhile, nothing."""
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with (self._folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with held(self._folder / "lock"):
             now = changed(self.latest(kept)).model_copy(update={"updated_at_ms": time.time_ns() // 1_000_000})
             file = self._file(now.session_id)
             new = file.with_suffix(".new")
@@ -81,9 +79,7 @@ class Book:
     @asynccontextmanager
     async def applying(self) -> AsyncGenerator[None]:
         """Nobody else puts a session's change into files meanwhile."""
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with (self._folder / "applying").open("w") as lock:
-            await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+        async with file_lock(private_folder(self._folder) / "applying"):
             yield
 
     def get(self, session_id: str) -> Kept:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from transport.state_folder import private_folder
+
 from ..batch.spec import BatchSpec
 from ..batch.starts import folder_of, named
 from ..errors import BadInput
@@ -20,7 +22,7 @@ def repositories_of(spec: BatchSpec, file: Path) -> dict[str, Path]:
 def remember(settings: Settings, task_id: str, file: Path) -> None:
     """Where the batch came from, and that it is the latest that did."""
     for place, text in ((_note(settings, task_id), str(file.resolve())), (_latest(settings, file), task_id)):
-        place.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(place.parent)
         place.write_text(text)
 
 

@@ -15,6 +15,7 @@ from repo.mirror import mirror_of
 from repo.publish import publish_branch, require_forward, require_settable
 from repo.temporary import temporary_folder
 from transport.errors import TransportError, Unreachable
+from transport.state_folder import private_folder
 
 from ..client import Muster
 from ..settings import Settings
@@ -57,7 +58,7 @@ async def publish_bundle(muster: Muster, result: TaskResult, packed: Packed, tar
             repository, mirror, branch, commit, expected_old=expected, onto_default=target.onto_default
         )
     try:
-        ours.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(ours.parent)
         ours.write_text(commit)
     except OSError as e:
         warn(f"the branch {branch} is set, but not noted as ours: {_words(e)}", "from now on it only moves forward")

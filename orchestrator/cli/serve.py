@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from transport.state_folder import keep_files_private
+
 from ..errors import BadInput
 from ..settings import load_settings
 from .console import note
@@ -23,6 +25,7 @@ def serve(
 
     It speaks plain HTTP: put a proxy with TLS before it for anything but this machine.
     """
+    keep_files_private()
     asyncio.run(_serve(host, port))
 
 

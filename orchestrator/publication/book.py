@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from envelope.ids import digest_of
 from envelope.logs import get_logger
 from repo.lock import file_lock
+from transport.state_folder import private_folder
 
 from .terms import Terms
 
@@ -109,7 +110,7 @@ class Book:
 
     def put(self, publication: Publication) -> None:
         """On the disk when this returns, whole."""
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(self._folder)
         part = self._folder / f".{publication.key}.{uuid4().hex}.part"
         descriptor = os.open(part, os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:

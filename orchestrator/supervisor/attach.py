@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from envelope.errors import ExitCode
+from transport.state_folder import private_folder
 
 from ..settings import Settings
 from .control import MAX_LINE_BYTES, control_path
@@ -125,8 +126,7 @@ def _spawn(settings: Settings) -> socket.socket:
     """A supervisor in a session of its own, which outlives this process; what comes back is our end of the first
     client's connection, so that nobody has to wait for a socket to appear."""
     ours, theirs = socket.socketpair()
-    log_folder = settings.state_dir / "logs"
-    log_folder.mkdir(parents=True, exist_ok=True)
+    log_folder = private_folder(settings.state_dir / "logs")
     with theirs, (log_folder / "supervisor.log").open("ab") as output:
         subprocess.Popen(
             [sys.executable, "-m", "orchestrator.supervisor", "--client-fd", str(theirs.fileno())],
@@ -135,6 +135,7 @@ def _spawn(settings: Settings) -> socket.socket:
             stderr=output,
             env=_child_environment(settings),
             pass_fds=(theirs.fileno(),),
+            umask=0o077,
             start_new_session=True,
         )
     return ours

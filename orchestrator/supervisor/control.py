@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from transport.embedded import prepare_folder, socket_path, tidy_folder
+from transport.state_folder import private_folder, require_private
 
 from .errors import AlreadyRuns
 
@@ -36,7 +37,7 @@ def control_path(state_dir: Path) -> Path:
 @contextmanager
 def state_lock(state_dir: Path) -> Generator[None]:
     """Hold the state folder, or raise `AlreadyRuns` at once. However this process ends, the kernel lets it go."""
-    state_dir.mkdir(parents=True, exist_ok=True)
+    require_private(private_folder(state_dir))
     with (state_dir / "supervisor.lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

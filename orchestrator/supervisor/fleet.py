@@ -18,6 +18,7 @@ from transport.base import Transport
 from transport.embedded import Server, embedded_redis
 from transport.errors import Unreachable
 from transport.settings import connect
+from transport.state_folder import keep_files_private
 
 from ..errors import exit_code_of
 from ..settings import Settings
@@ -43,6 +44,7 @@ async def supervise(
     the state folder has a supervisor; a part that refuses to start is told to the clients, then raised as
     `StartFailed`. When this returns, no process of the fleet is left.
     """
+    keep_files_private()
     async with AsyncExitStack() as stack:
         stack.enter_context(state_lock(settings.state_dir))
         control = ControlSocket(stay=stay)

@@ -12,6 +12,7 @@ from typing import Self
 from envelope.agents import WorkerCard
 from envelope.errors import ExitCode
 from transport.base import Transport
+from transport.state_folder import private_folder
 
 from ..settings import Settings
 from ..submit import DRIVERS
@@ -35,8 +36,7 @@ class Programs:
     """Running as long as the context is open; each is started again when it dies."""
 
     def __init__(self, settings: Settings) -> None:
-        log_folder = settings.state_dir / "logs"
-        log_folder.mkdir(parents=True, exist_ok=True)
+        log_folder = private_folder(settings.state_dir / "logs")
         environment = environment_of(settings, os.environ)
         self._starting = True
         self._refusal: asyncio.Future[Death] = asyncio.get_running_loop().create_future()

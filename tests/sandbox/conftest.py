@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,14 @@ from sandbox.image.build import build_image
 from sandbox.opened import OpenSandbox
 
 Run = Callable[..., Awaitable[ExecResult]]
+
+
+@pytest.fixture
+def private_files() -> Iterator[None]:
+    """As in every program of ours that serves (`transport/state_folder.py`)."""
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from sandbox.contract import CASES, cases_for, make_project, staged
 from sandbox.driver import DockerDriver
 from sandbox.pool import WarmPool
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("private_files")]
 
 
 @pytest.mark.parametrize("name", CASES)

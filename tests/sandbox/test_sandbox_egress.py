@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from sandbox.egress import (
 )
 from sandbox.errors import SandboxError
 from sandbox.index import PackageIndex, index_from
+from sandbox.workspace import AGENT_GID
 
 
 class WebServer:
@@ -58,6 +61,40 @@ async def through(proxy: EgressProxy, tmp_path: Path, request: str, then: str = 
         return answer
     finally:
         await proxy.close()
+
+
+# It starts in the folder, because only we may enter those above it.
+ASK_AS = """
+import os, socket, sys
+user = int(sys.argv[1])
+os.setgroups([]), os.setgid(user), os.setuid(user)
+near = socket.socket(socket.AF_UNIX)
+near.settimeout(30)
+near.connect("proxy.sock")
+try:
+    near.sendall(b"GET http://example.com/ HTTP/1.1\\r\\n\\r\\n")
+    sys.stdout.buffer.write(near.recv(100))
+except (BrokenPipeError, ConnectionResetError):
+    pass
+"""
+
+
+@pytest.mark.parametrize("user", [0, 10001, 65534], ids=["ours", "the sandbox's", "another"])
+async def test_only_the_sandboxs_user_and_ours_are_heard(tmp_path: Path, user: int, caplog: pytest.LogCaptureFixture):
+    """By what the kernel says of who connects: the socket's mode alone is one slip away from everybody."""
+    proxy = await EgressProxy([]).start(tmp_path / "proxy.sock")
+    mode, group = (tmp_path / "proxy.sock").stat().st_mode & 0o777, (tmp_path / "proxy.sock").stat().st_gid
+    for each, wide in ((tmp_path, 0o755), (tmp_path / "proxy.sock", 0o666)):
+        each.chmod(wide)
+    asking = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", "-c", ASK_AS, str(user)), cwd=tmp_path, stdout=subprocess.PIPE
+    )
+    answer, _ = await asking.communicate()
+    await proxy.close()
+
+    assert (mode, group, asking.returncode) == (0o660, AGENT_GID, 0)
+    assert answer.startswith(b"HTTP/1.1 403") if user != 65534 else answer == b""
+    assert ("the user 65534 of this host was refused" in caplog.text) == (user == 65534)
 
 
 async def test_a_tunnel_to_an_allowed_host_carries_bytes_both_ways(web: WebServer, tmp_path: Path):

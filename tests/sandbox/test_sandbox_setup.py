@@ -23,7 +23,7 @@ from sandbox.errors import ImageMissing, SetupFailed
 from sandbox.index import host_index
 from sandbox.setup import setup_key
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("private_files")]
 
 
 class ProjectSetup:

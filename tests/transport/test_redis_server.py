@@ -21,6 +21,7 @@ from transport.errors import Misconfigured, Unreachable
 from transport.limits import Limits
 from transport.redis import connect_redis
 from transport.settings import FleetSettings, connect, default_state_dir
+from transport.state_folder import private_folder
 
 pytestmark = pytest.mark.redis
 
@@ -126,7 +127,7 @@ async def test_a_newer_servers_files_are_read_by_the_next_server_that_can(tmp_pa
     old.chmod(0o755)
     monkeypatch.setenv("PATH", f"{old.parent}:{whole.parent}:{os.environ['PATH']}")
     state = tmp_path / "state"
-    (state / "redis").mkdir(parents=True)
+    private_folder(state / "redis")
 
     async with embedded_redis(state) as server:
         assert (server.program, server.version) == (old, "2.8.0")

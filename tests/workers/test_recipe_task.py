@@ -12,6 +12,7 @@ from envelope.events import CallState, ToolCallChanged
 from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskProgress, Workspace
 from envelope.redaction import register_secret
+from orchestrator.read_only import as_read_only
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
@@ -47,6 +48,22 @@ async def test_an_edit_outside_the_grants_ends_the_task_and_is_kept_apart(hands,
     assert [file.path for file in result.patch.files] == ["src/greet.py"]
     refused = (await hands.transport.blobs.get(result.attachments[0].blob)).decode()
     assert "+X = 2" in refused
+
+
+@pytest.mark.parametrize("agent", ["recipe", "verify"])
+async def test_what_a_stranger_sent_cannot_change_the_workspace(hands, workspace: Workspace, agent: str):
+    """A gate, which has no grant to edit either, can: tests write files."""
+    changes = "echo 'X = 2' > src/other.py; cat src/other.py; touch new || echo refused"
+    gate = hands.recipe(changes, agent="verify", workspace=workspace, auth_scope=("bash:**", "read:**"))
+    asked = hands.recipe(changes, agent=agent, workspace=workspace, auth_scope=("bash:**", "read:**", "edit:**"))
+
+    of_gate, result = await hands.result(gate), await hands.result(as_read_only(asked))
+
+    assert of_gate.output.structured["steps"][0]["output_tail"] == "X = 2\n"
+    [step] = result.output.structured["steps"]
+    assert step["output_tail"].count("Read-only file system") == 2
+    assert step["output_tail"].splitlines()[-1] == "refused" and "X = 1" in step["output_tail"]
+    assert (result.status, result.patch) == (State.COMPLETED, None)
 
 
 async def test_a_command_outside_the_scope_is_refused_before_anything_runs(hands, workspace: Workspace):

@@ -15,6 +15,7 @@ from envelope.ids import blob_ref
 
 from ..errors import TransportError
 from ..limits import Limits
+from ..state_folder import private_folder
 from .content import check_size, checked, digest_of, missing
 from .life import Clock, Generations, life_ms, wall_clock_ms
 
@@ -71,7 +72,7 @@ class DirectoryBlobs:
         raise missing(ref)
 
     def _renew(self, old: Path, new: Path, content: bytes) -> None:
-        new.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(new.parent)
         try:
             new.hardlink_to(old)
         except FileExistsError:  # another reader was faster
@@ -82,7 +83,7 @@ class DirectoryBlobs:
     def _write(self, path: Path, content: bytes) -> None:
         drafts = self.root / DRAFTS
         for folder in (drafts, path.parent):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_folder(folder)
         descriptor, draft = tempfile.mkstemp(dir=drafts)
         try:
             with os.fdopen(descriptor, "wb") as file:

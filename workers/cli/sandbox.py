@@ -18,6 +18,7 @@ import typer
 from envelope.errors import ExitCode
 from sandbox.base import Finding, Known, SandboxDriver
 from sandbox.errors import SandboxError
+from transport.state_folder import private_folder
 
 from ..errors import BadSettings
 from ..sandboxes.owners import dead_owners
@@ -178,7 +179,7 @@ async def _chosen(say: Callable[[str], Any] = lambda line: None) -> AsyncGenerat
     settings = usable_settings()
     driver = await choose_driver(
         settings.sandbox_driver,
-        settings.state_dir,
+        private_folder(settings.state_dir),
         f"muster-sandbox-{os.getpid()}",
         runtime=settings.sandbox_runtime,
         say=say,

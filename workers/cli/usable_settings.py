@@ -10,6 +10,8 @@ import sys
 from pydantic import ValidationError
 
 from envelope.errors import ExitCode, error_text
+from transport.errors import Misconfigured
+from transport.state_folder import require_private
 
 from ..errors import BadSettings
 from ..settings import WorkerSettings
@@ -18,7 +20,11 @@ from ..settings import WorkerSettings
 def usable_settings(**flags: object) -> WorkerSettings:
     """`flags` go before variables and files. `BadSettings` names the variable of what cannot be used."""
     try:
-        return WorkerSettings.model_validate(flags)
+        settings = WorkerSettings.model_validate(flags)
+        require_private(settings.state_dir)
+        return settings
+    except Misconfigured as e:
+        raise BadSettings(e.message, hint=e.hint) from e
     except ValidationError as e:
         fault = e.errors(include_url=False, include_input=False)[0]
         name = f"MUSTER_{'_'.join(map(str, fault['loc'])).upper()}"

@@ -60,6 +60,7 @@ def _serve(settings: WorkerSettings, pool: str) -> None:
     from envelope.tracing.starting import traced
     from sandbox.errors import SandboxError
     from transport.errors import Misconfigured
+    from transport.state_folder import keep_files_private
 
     from .. import process
     from ..errors import BadSettings
@@ -76,6 +77,7 @@ def _serve(settings: WorkerSettings, pool: str) -> None:
         with traced(f"muster-worker-{pool}"):
             await serve(settings, pool, stop=stop, hurry=hurry)
 
+    keep_files_private()
     try:
         process.run(run())
     except (Misconfigured, BadSettings) as e:

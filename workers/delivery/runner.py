@@ -11,7 +11,7 @@ from envelope.deadline import remaining_ms
 from envelope.errors import ErrorCode
 from envelope.events import WarningRaised
 from envelope.logs import get_logger
-from envelope.messages import Attachment, ErrorInfo, Output, Provenance, TaskRequest, TaskResult
+from envelope.messages import NOT_AT_ALL, Attachment, ErrorInfo, Output, Provenance, TaskRequest, TaskResult
 from envelope.scope import allows, narrow, offers
 from sandbox.base import Limits, Sandbox, SandboxDriver
 from sandbox.errors import SandboxLost
@@ -170,8 +170,10 @@ class Runner:
     ) -> Prepared:
         left_ms = remaining_ms(claim.expires_at_ms, now_ms=await self.transport.now_ms())
         limits = Limits(lifetime_s=left_ms // 1000 + LIFETIME_GRACE_S)
-        # Recipes run what a person wrote, which may need to write; their patch is checked against the grants.
-        read_only = agent.mode != "recipe" and guard.bans("edit")
+        # Recipes run what a person wrote, which may need to write: tests do, and a gate has no grant to edit. Their
+        # patch is checked against the grants. Not so what strangers sent, which comes without a person's trust.
+        is_looking = request.workspace is not None and request.workspace.trusted == NOT_AT_ALL
+        read_only = guard.bans("edit") and (agent.mode != "recipe" or is_looking)
         labels = {"task": request.task_id, "trace": request.trace_id, "attempt": str(claim.lease.attempt)}
         return await self.workspaces.prepare(
             request.workspace,

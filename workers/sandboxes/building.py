@@ -15,6 +15,7 @@ from sandbox.image import CC_IMAGE, DEFAULT_IMAGE
 from sandbox.image.build import build_image
 from sandbox.image.root import build_root
 from sandbox.image.variants import build_cc, build_own
+from transport.state_folder import private_folder
 
 from ..errors import BadInput
 from ..settings import WorkerSettings
@@ -49,7 +50,7 @@ async def build_and_try(order: Order, settings: WorkerSettings, on_progress: Pro
 async def _driver(order: Order, settings: WorkerSettings) -> SandboxDriver:
     name = order.driver or settings.sandbox_driver
     runtime = "" if name == "bubblewrap" else settings.sandbox_runtime
-    return await choose_driver(name, settings.state_dir, OWNER, runtime=runtime)
+    return await choose_driver(name, private_folder(settings.state_dir), OWNER, runtime=runtime)
 
 
 async def _build(order: Order, image: str, driver: SandboxDriver, on_progress: Progress) -> str:

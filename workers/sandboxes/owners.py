@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from transport.state_folder import private_folder
+
 # An engine has a minute to answer (sandbox/docker.py); whatever it makes for a dead worker it has made by then.
 REMEMBERED_S = 120.0
 
@@ -23,7 +25,7 @@ REMEMBERED_S = 120.0
 @contextmanager
 def owned(folder: Path, name: str) -> Generator[None]:
     """Be known as the live owner `name` until the end of the context, or of the process."""
-    folder.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
     path = folder / name
     with _locked(path):
         yield

@@ -21,6 +21,7 @@ from sandbox.outlet import Outlet, Tell, tell_nobody
 from sandbox.workspace import AGENT_GID, AGENT_UID
 from transport.blobs.base import Blobs
 from transport.blobs.owners import acting_tenant
+from transport.state_folder import private_folder
 
 from ..errors import BadInput
 from .credentials import NO_CREDENTIALS, Credentials
@@ -136,9 +137,7 @@ class Workspaces:
         return target
 
     def _bundles(self) -> Path:
-        folder = self.cache_dir / "bundles"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+        return private_folder(self.cache_dir / "bundles")
 
 
 def _write_whole(target: Path, content: bytes) -> None:

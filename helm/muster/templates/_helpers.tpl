@@ -124,8 +124,8 @@ secretKeyRef: { name: {{ .root.Release.Name }}-redis, key: {{ .role }}-url }
 {{- $values := .root.Values -}}
 - name: MUSTER_FLEET
   value: {{ $values.fleet | quote }}
-- name: MUSTER_STATE_DIR
-  value: /var/lib/muster
+- name: MUSTER_STATE_DIR # a folder of our own: the volume's is the cluster's, and everybody may write to it
+  value: /var/lib/muster/state
 - name: MUSTER_KEYRING
   value: /etc/muster/keyring/keyring.json
 - name: MUSTER_CONFIG

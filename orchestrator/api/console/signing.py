@@ -21,6 +21,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from transport.state_folder import private_folder
+
 from ...console_settings import Oidc
 from ...errors import BadInput
 from ..tokens import Token, Tokens
@@ -112,7 +114,7 @@ def person(name: str, **rights: Any) -> Token:
 def signer_of(state_dir: Path, tokens: Tokens, oidc: Oidc | None = None) -> Signer:
     """With the key in the state folder, made when there is none."""
     path = state_dir / "console.key"
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(path.parent)
     if not path.exists():
         _make(path)
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):

@@ -291,6 +291,63 @@ def test_nothing_that_a_stranger_has_committed_is_imported(script, tmp_path):
     assert not (tmp_path / "it-ran").exists()
 
 
+@pytest.mark.parametrize(
+    ("link", "reports"),
+    [
+        ("out", "out"),
+        ("build", "build/reports"),
+        ("build", "build/../build/reports"),
+        ("a/b", "{checkout}/a/b/reports/"),
+    ],
+)
+def test_no_committed_link_leads_what_is_removed_or_written_out_of_the_checkout(link, reports, tmp_path):
+    checkout, home = tmp_path / "checkout", tmp_path / "home"
+    for place in (home, home / "reports"):
+        (place / "change").mkdir(parents=True)
+        (place / "summary.md").write_text("kept")
+    before = sorted(home.rglob("*"))
+    (checkout / link).parent.mkdir(parents=True)
+    (checkout / link).symlink_to(home)
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home), "MUSTER_CI_GOAL": "x", "MUSTER_VENV": str(tmp_path)}
+    environ |= {"MUSTER_CI_REPORTS": reports.format(checkout=checkout), "TMPDIR": str(tmp_path)}
+
+    done = subprocess.run([CI / "run.sh"], env=environ, cwd=checkout, capture_output=True, text=True, check=False)
+
+    assert "there will be no reports" in done.stderr
+    assert sorted(home.rglob("*")) == before
+    assert {file.read_text() for file in home.rglob("*.md")} == {"kept"}
+
+
+def test_what_was_committed_in_the_place_of_a_report_is_removed_and_not_followed(tmp_path):
+    reports, kept = tmp_path / "checkout" / "sub" / "reports", tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").write_text("kept")
+    reports.mkdir(parents=True)
+    for name in ("change", "stdout.txt", "summary.md"):
+        (reports / name).symlink_to(kept if name == "change" else kept / "file")
+    (reports / "outputs.env").mkdir()
+    environ = {"PATH": os.environ["PATH"], "MUSTER_CI_GOAL": "x", "MUSTER_VENV": str(tmp_path)}
+    environ |= {"MUSTER_CI_REPORTS": "sub/reports"}
+
+    subprocess.run([CI / "run.sh"], env=environ, cwd=tmp_path / "checkout", capture_output=True, check=False)
+
+    assert (kept / "file").read_text() == "kept"
+    assert [file.name for file in reports.iterdir()] == ["stdout.txt"]
+    assert not (reports / "stdout.txt").is_symlink()
+
+
+def test_a_bundle_that_the_checkout_brings_along_is_not_pushed(tmp_path):
+    (tmp_path / "reports" / "change").mkdir(parents=True)
+    (tmp_path / "reports" / "change" / "a.bundle").write_text("a stranger's")
+    for words in (["init", "--quiet"], ["add", "."]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+
+    refused = subprocess.run([CI / "push.sh", "reports/change"], cwd=tmp_path, capture_output=True, text=True)
+
+    assert refused.returncode == 7
+    assert "is part of the repository" in refused.stderr
+
+
 def test_only_branches_of_musters_are_pushed_whatever_a_bundle_calls_its_own(tmp_path):
     def git(*words: str, cwd: Path = tmp_path, **more: Any) -> str:
         words = ("-c", "user.name=x", "-c", "user.email=x@localhost", *words)

@@ -38,7 +38,7 @@ class Fleet:
 async def fleet() -> AsyncIterator[Fleet]:
     with tempfile.TemporaryDirectory() as folder:
         control = ControlSocket()
-        path = Path(folder) / "control.sock"
+        path = Path(folder) / "muster" / "fleet" / "control.sock"  # as `socket_path` has it
         await control.listen(path)
         yield Fleet(control, path)
         await control.close()

@@ -39,6 +39,11 @@ def _processes_of(state_dir: Path) -> list[str]:
     return [words for words in found if words]
 
 
+def _umask_of(pid: int) -> str:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(line.split()[1] for line in status.splitlines() if line.startswith("Umask:"))
+
+
 def _containers_of(state_dir: Path) -> list[str]:
     words = ("docker", "ps", "-a", "--filter", "label=muster.owner", "--format", "{{.Names}} {{.Mounts}}")
     listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
@@ -50,6 +55,9 @@ async def test_a_fleet_starts_on_demand_serves_and_goes_without_a_trace(settings
         assert fleet.different == ()
         assert {card.pool for card in await muster.workers()} == {"orchestrator", "build"}
         running = _processes_of(settings.state_dir)
+        cards = await muster.workers()
+        assert {_umask_of(pid) for pid in (fleet.pid, *(card.pid for card in cards))} == {"0077"}
+        assert settings.state_dir.stat().st_mode & 0o777 == 0o700
         assert any("orchestrator.service" in words for words in running)
         assert any("workers.cli.worker build --slots 1" in words for words in running)
     assert await stop_fleet(settings)
