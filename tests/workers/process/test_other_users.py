@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from envelope.messages import TaskInput, Workspace
-from orchestrator.api.tokens import Role, TokenFile
 from orchestrator.approvals import approve_in
 from sandbox.egress import SOCKET_NAME
 
@@ -92,7 +91,6 @@ async def test_nobody_else_can_list_read_connect_to_or_lock_anything(
     state = tmp_path / "state"
     if before:
         state.chmod(before)
-    TokenFile(state / "api-tokens.json").create("ci", Role.SUBMITTER, "default")
     approve_in(state, str(repository), ["bash:make *"])
     roots = json.dumps([str(repository.parent)])
     worker = await start_worker(MUSTER_DRAIN_GRACE_S="0", MUSTER_ALLOWED_ROOTS=roots, MUSTER_SANDBOX_DRIVER=driver)
@@ -115,7 +113,7 @@ async def test_nobody_else_can_list_read_connect_to_or_lock_anything(
     worker.send_signal(signal.SIGTERM)
     await worker.communicate()
 
-    assert {"keyring.json", "api-tokens.json", ".api-tokens.json.lock", "owners", "checkouts", "upper"} <= names
+    assert {"keyring.json", "owners", "checkouts", "upper"} <= names
     assert told == [f"{state} look"]  # that it is there
     assert (modes[str(state)], modes[socket]) == (0o700, 0o660)
     assert {path: mode for path, mode in modes.items() if path.endswith(".lock") and mode != 0o600} == {}
