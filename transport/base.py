@@ -267,9 +267,8 @@ class Transport(Protocol):
         ...
 
     async def answer(self, task_id: str, ask_id: str, text: str, *, by: str, asked: str = "") -> Answer:
-        """Answer an ask of a task that has not ended; the answer that stands, which may be an earlier one.
-
-        Signed where this process can, over `asked` too (`AskOpened.digest`). One that nobody signed gives way to it."""
+        """Answer an ask of a task that has not ended; the answer that stands, which may be an earlier, signed one.
+        Signed where this process can, over `asked` too (`AskOpened.digest`)."""
         ...
 
     async def strike_answer(self, task_id: str, ask_id: str, answer: Answer) -> None:
