@@ -18,6 +18,18 @@ done
 for made in users.acl exporter.json; do chmod u+w secrets/$made 2>/dev/null || :; done
 printf '%s\n' "$users" | sed -z -e 's/\n  */ /g' -e 's/\n\n*/\n/g' >secrets/users.acl
 
+# What people's answers are signed with, and what workers verify them with (Ed25519: a key's last 32 bytes are all of it).
+# With the keyring it is there from the fleet's beginning; otherwise from now on.
+hex_end() { tail -c 32 | od -An -v -tx1 | tr -d ' \n'; }
+if [ ! -s secrets/approval-keys.pub.json ]; then
+    since_ms=0
+    [ ! -s secrets/keyring.json ] || since_ms=$(date +%s000)
+    openssl genpkey -algorithm ed25519 -outform DER -out secrets/approval.der
+    printf '{"current": "a1", "keys": {"a1": "%s"}}\n' "$(hex_end <secrets/approval.der)" >secrets/approval-keys.json
+    printf '{"since_ms": %s, "keys": {"a1": "%s"}}\n' "$since_ms" \
+        "$(openssl pkey -inform DER -in secrets/approval.der -pubout -outform DER | hex_end)" >secrets/approval-keys.pub.json
+    rm secrets/approval.der
+fi
 [ -s secrets/keyring.json ] ||
     printf '{"current": "k1", "keys": {"k1": "%s"}}\n' "$(openssl rand -hex 32)" >secrets/keyring.json
 for role in orchestrator worker; do

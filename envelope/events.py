@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from typing import Annotated, Any, Literal, get_args
 
@@ -9,6 +10,7 @@ from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from .asks import Question
 from .budget import Usage
+from .ids import digest_of
 from .lifecycle import State
 from .plan import Plan
 from .wire import Tagged, Wire
@@ -101,6 +103,18 @@ class AskOpened(Tagged):
     always: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()  # of the tool `question`
     until_ms: int = 0  # after this moment, on the store's clock, the answer is no
+
+    def digest(self) -> str:
+        """Of what a person sees and says yes to, which an answer is signed with.
+
+        Field by field: of what a newer worker adds an older program knows nothing, and its answers count all the same.
+        """
+        questions = [
+            [each.header, each.question, [[one.label, one.description] for one in each.options], each.multiple]
+            for each in self.questions
+        ]
+        shown = [self.permission, self.patterns, self.question, self.detail, self.always, questions]
+        return digest_of(json.dumps(shown, ensure_ascii=False))
 
 
 class AskAnswered(Tagged):

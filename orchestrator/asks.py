@@ -13,7 +13,8 @@ from envelope.events import AskOpened
 from envelope.lifecycle import TERMINAL
 from envelope.pattern import match
 from envelope.scope import split
-from transport.base import Answer, TaskRecord, Transport
+from transport.approvals import Answer, Subject
+from transport.base import TaskRecord, Transport
 from transport.errors import NotFound
 
 from .ask_texts import AskText, AskTexts, Key, text_of
@@ -31,7 +32,7 @@ SHORTEST = 4  # characters of an id's end that name an ask
 
 @dataclass(frozen=True, slots=True)
 class OpenAsk:
-    """A question that a task waits for. `ask` says so when the stream no longer holds its text.
+    """A question that a task waits for. `ask` says so when the stream no longer holds its text (not `has_text`).
 
     `since_ms`: when it was asked first; 0 where that is not known any more.
     """
@@ -39,6 +40,7 @@ class OpenAsk:
     task: TaskRecord
     ask: AskOpened
     since_ms: int = field(default=0, compare=False)
+    has_text: bool = True
 
 
 async def open_asks(
@@ -78,7 +80,8 @@ async def asks_of(tasks: Iterable[TaskRecord], texts: AskTexts) -> list[OpenAsk]
 
 def _open(task: TaskRecord, ask_id: str, text: AskText | None) -> OpenAsk:
     if text is None:
-        text = AskText(AskOpened(ask_id=ask_id, permission="", question="its text is no longer kept"))
+        gone = AskOpened(ask_id=ask_id, permission="", question="its text is no longer kept")
+        return OpenAsk(task, gone, has_text=False)
     return OpenAsk(task, text.ask, text.since_ms)
 
 
@@ -151,10 +154,16 @@ def answered(task_id: str, first: Answer) -> Answered:
 
 
 async def _answers(transport: Transport, task: TaskRecord) -> Mapping[str, Answer]:
+    """Those that people gave."""
     try:
-        return await transport.answers(task.task_id)
+        found = await transport.answers(task.task_id)
     except NotFound:
         return {}
+    return {
+        ask_id: answer
+        for ask_id, answer in found.items()
+        if not transport.approvals.is_forged(Subject(transport.fleet, task.trace_id, task.task_id, ask_id), answer)
+    }
 
 
 def reply_to(
@@ -210,14 +219,22 @@ async def give(transport: Transport, one: OpenAsk, reply: Reply, *, by: str) -> 
     What else is open in the trace hears of it: after a plain no nothing of the task is worth an answer, and what an
     "always" covers needs none.
     """
-    standing = await transport.answer(one.task.task_id, one.ask.ask_id, reply.text(), by=by)
+    if not one.has_text and reply.choice != "reject" and transport.approvals.are_known:
+        raise BadInput("what this asks is no longer kept, so nobody can allow it", hint="answer reject")
+    standing = await _answer(transport, one, reply, by)
     if (standing.text, standing.by) != (reply.text(), by):
         raise answered(one.task.task_id, standing)
     others = [other for other in await open_asks(transport, trace_id=one.task.trace_id) if other != one]
     for other, answer in _settled_with(one, reply, others):
         with suppress(NotFound):  # its task has ended meanwhile
-            await transport.answer(other.task.task_id, other.ask.ask_id, answer.text(), by=by)
+            await _answer(transport, other, answer, by)
     return standing
+
+
+async def _answer(transport: Transport, one: OpenAsk, reply: Reply, by: str) -> Answer:
+    """Signed with what was asked, as it stands in `one`: a worker takes it for that alone."""
+    asked = one.ask.digest() if one.has_text else ""
+    return await transport.answer(one.task.task_id, one.ask.ask_id, reply.text(), by=by, asked=asked)
 
 
 def _settled_with(one: OpenAsk, reply: Reply, others: Iterable[OpenAsk]) -> Iterator[tuple[OpenAsk, Reply]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
-from transport.audit import AuditEntry, Break, End, first_break, missing_end, missing_from
+from transport.approvals import UPGRADE_MS, SealKeys, Subject
+from transport.audit import TIMEOUT, AuditEntry, Break, Chain, End, first_break, missing_end, missing_from
 from transport.base import Transport
 
 from .errors import BadInput
@@ -17,11 +18,16 @@ from .errors import BadInput
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """`breaks`: the first in each chain. `sealed`: how many entries a seal covers, whoever can write to the store."""
+    """`breaks`: the first in each chain. `sealed`: how many entries a seal covers, whoever can write to the store.
+
+    `unsigned`: answers that nobody vouches for, and why; `earlier`: how many there are from before answers were signed.
+    """
 
     entries: int
     sealed: int
     breaks: tuple[Break, ...]
+    unsigned: tuple[tuple[AuditEntry, str], ...] = ()
+    earlier: int = 0
 
 
 async def verified(
@@ -29,8 +35,12 @@ async def verified(
 ) -> Verified:
     """`against`: what was exported; `ends`: what an orchestrator here has seen. All of it must be there still."""
     chains = await transport.audit.chains()
+    keys = SealKeys(transport.approvals, transport.keyring)
+    unsigned = [found for chain in chains for found in _unsigned(transport, chain)]
+    since_ms = transport.approvals.since_ms
+    late = tuple((entry, why) for entry, why in unsigned if not since_ms or entry.time_ms >= since_ms + UPGRADE_MS)
     found = [
-        first_break(chain, transport.keyring)
+        first_break(chain, keys)
         or missing_from(chain, against)
         or (missing_end(chain, ends[chain.cell]) if chain.cell in ends else None)
         for chain in chains
@@ -42,7 +52,24 @@ async def verified(
         sum(len(chain.entries) for chain in chains),
         sum(max(0, chain.seal.seq - chain.first + 1) for chain in chains if chain.seal),
         tuple(one for one in (*found, foreign) if one),
+        late,
+        len(unsigned) - len(late),
     )
+
+
+def _unsigned(transport: Transport, chain: Chain) -> Iterator[tuple[AuditEntry, str]]:
+    if not transport.approvals.are_known:
+        return
+    for entry in chain.entries:
+        told_: dict[str, Any] = entry.fields
+        details, by = told_.get("details"), str(told_.get("actor"))
+        if told_.get("action") != "answer" or by == TIMEOUT or not isinstance(details, dict):
+            continue
+        named = cast(dict[str, Any], details)
+        trace_id, ask_id = str(named.get("trace", "")), str(named.get("ask", ""))
+        subject = Subject(transport.fleet, trace_id, str(told_.get("subject")), ask_id)
+        if why := transport.approvals.fault_of_record(subject, by, named):
+            yield entry, why
 
 
 def told(entry: AuditEntry) -> dict[str, Any]:

@@ -15,8 +15,9 @@ from envelope.lifecycle import State
 from envelope.messages import Attachment, TaskRequest, TaskResult, Workspace
 from envelope.plan import Plan
 from repo.local import Place
+from transport.approvals import Answer
 from transport.audit import Decision
-from transport.base import Allotment, Answer, DeadLetter, Entry, Handle, Page, PoolStats, TaskRecord, Transport
+from transport.base import Allotment, DeadLetter, Entry, Handle, Page, PoolStats, TaskRecord, Transport
 from transport.errors import NotFound
 from transport.money import Ledger
 from transport.outbox import Outbox

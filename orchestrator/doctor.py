@@ -22,6 +22,7 @@ from envelope.agents import WorkerCard
 from envelope.errors import MusterError
 from repo.errors import RepoError
 from repo.version import OLDEST_GIT, git_version
+from transport import approvals
 from transport.embedded import LEAST_FREE_BYTES, find_server, socket_path
 from transport.settings import connect, user_file
 
@@ -100,6 +101,23 @@ async def _state(settings: Settings) -> Check:
     if shutil.disk_usage(existing).free < LEAST_FREE_BYTES:
         return Check("state folder", Health.FAILS, f"there is no room in {existing}", "free some; see `df`")
     return works("state folder", str(folder))
+
+
+async def _answers(settings: Settings) -> Check:
+    """Whether workers can tell a person's answer from one that somebody wrote into Redis."""
+    name, path = "people's answers", settings.keyring_path
+    if not path.exists():
+        return Check(name, Health.NOTE, "will be signed: the first start makes the keys", "")
+    try:
+        keys = approvals.at(path, approves=True)
+    except MusterError as error:
+        return Check(name, Health.FAILS, error.message, error.hint)
+    if keys.can_sign:
+        return works(name, f"are signed; workers verify them with {approvals.PUBLIC}, beside their keyring")
+    if keys.are_known:
+        return Check(name, Health.NOTE, "are verified here, and given elsewhere: this host has no private key", "")
+    hint = "run: muster keys add; then see docs/operations.md, Upgrading without loss"
+    return Check(name, Health.NOTE, "are not signed: a worker's Redis password can give them", hint)
 
 
 async def _redis(settings: Settings) -> Check:
@@ -229,5 +247,5 @@ async def _lines(*words: str) -> tuple[int | None, list[str]]:
 
 
 CHECKS: tuple[Callable[[Settings], Awaitable[Check]], ...] = (
-    _python, _git, _state, _redis, _docker, _image, _model, _hooks, _workers,
+    _python, _git, _state, _redis, _answers, _docker, _image, _model, _hooks, _workers,
 )  # fmt: skip

@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 # foreign library → the only places (files, or folders ending in /) that name it
 ONLY_IN: dict[str, tuple[str, ...]] = {
+    "cryptography": ("envelope/signature.py",),
     "msgpack": ("envelope/codec.py", "transport/redis/"),  # redis/: the one argument blob of a script
     "structlog": ("envelope/logs.py",),
     "opentelemetry": ("envelope/tracing/otel.py",),

@@ -15,6 +15,7 @@ from envelope.lifecycle import State
 from envelope.messages import TaskProgress, TaskRequest, TaskResult
 from envelope.signature import Keyring
 
+from .approvals import Answer, Approvals
 from .audit import AuditLog
 from .blobs.base import Blobs
 from .limits import Limits
@@ -75,15 +76,6 @@ class Wait:
     asks: frozenset[str] = frozenset()
     until_ms: int | None = None
     first: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The one answer that an ask got: of two people who answer at once, the first."""
-
-    text: str
-    by: str
-    at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +210,9 @@ class LeaseKeeper(Protocol):
 
 class Transport(Protocol):
     blobs: Blobs
+    fleet: str
     keyring: Keyring  # signs what is submitted; whoever claims verifies with it
+    approvals: Approvals  # sign what workers may only verify
     limits: Limits
     rates: Rates  # of calls to models
     uploads: Uploads  # what callers from outside store
@@ -272,8 +266,13 @@ class Transport(Protocol):
         """
         ...
 
-    async def answer(self, task_id: str, ask_id: str, text: str, *, by: str) -> Answer:
-        """Answer an ask of a task that has not ended; the answer that stands, which may be an earlier one."""
+    async def answer(self, task_id: str, ask_id: str, text: str, *, by: str, asked: str = "") -> Answer:
+        """Answer an ask of a task that has not ended; the answer that stands, which may be an earlier, signed one.
+        Signed where this process can, over `asked` too (`AskOpened.digest`)."""
+        ...
+
+    async def strike_answer(self, task_id: str, ask_id: str, answer: Answer) -> None:
+        """Take an answer away that nobody gave, if just this one stands: the ask is open again."""
         ...
 
     async def answers(self, task_id: str) -> Mapping[str, Answer]:

@@ -1,4 +1,7 @@
-"""The fleet's signing keys: one file, made at first start, readable by its owner only. `rotation.py` changes it."""
+"""The fleet's signing keys: one file, made at first start, readable by its owner only. `rotation.py` changes it.
+
+`approvals.py` has the keys of what workers may only verify; their private file is written as this one is.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from envelope.errors import BadSignature
 from envelope.logs import get_logger
@@ -24,51 +28,68 @@ LOOK_S = 1.0
 
 _log = get_logger("keyring")
 
+T = TypeVar("T")
 
-class KeyFile:
-    """The keyring in a file, followed while it changes: a process need not be started again to learn a new key.
 
-    It is looked at once a second at most, and at once when a signature is not good by the keys that were read last.
-    When the file is gone or no longer a keyring, those stay in use, and a warning says so. Never writes.
+class Followed(Generic[T]):
+    """What a file holds, followed while it changes: a process need not be started again to learn of a new key.
+
+    It is looked at once a second at most, and at once when `has_changed` is asked. When the file is gone or no longer
+    readable, what was read last stays, and a warning says so. Never writes.
     """
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, path: Path, read: Callable[[Path], T], *, absent: T | None = None, clock: Callable[[], float]
+    ) -> None:
+        """`absent`: what stands for a file that is not there yet; None: it must be there."""
         self.path = path
+        self._read = read
         self._clock = clock
         self._looked_at_s = clock()
         self._version = _version(path)
-        self.keys = read(path)
+        self.content = absent if absent is not None and self._version is None else read(path)
 
-    def sign(self, body: bytes) -> tuple[str, bytes]:
-        self._look_now_and_then()
-        return self.keys.sign(body)
-
-    def verify(self, body: bytes, key_id: str, mac: bytes) -> None:
-        self._look_now_and_then()
-        try:
-            self.keys.verify(body, key_id, mac)
-        except BadSignature:
-            if not self._read_when_changed():
-                raise
-            self.keys.verify(body, key_id, mac)
-
-    def _look_now_and_then(self) -> None:
+    def look(self) -> T:
         now_s = self._clock()
         if now_s - self._looked_at_s >= LOOK_S:
             self._looked_at_s = now_s
-            self._read_when_changed()
+            self.has_changed()
+        return self.content
 
-    def _read_when_changed(self) -> bool:
+    def has_changed(self) -> bool:
         version = _version(self.path)
         if version == self._version:
             return False
         self._version = version
         try:
-            self.keys = read(self.path)
+            self.content = self._read(self.path)
         except (OSError, Misconfigured) as error:
             _log.warning("keyring_unreadable", path=str(self.path), reason=str(error))
             return False
         return True
+
+
+class KeyFile:
+    """The keyring in a file, followed while it changes: what is not good by the keys that were read last is judged once
+    more when there are others."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._file = Followed(path, read, clock=clock)
+
+    @property
+    def keys(self) -> Keys:
+        return self._file.content
+
+    def sign(self, body: bytes) -> tuple[str, bytes]:
+        return self._file.look().sign(body)
+
+    def verify(self, body: bytes, key_id: str, mac: bytes) -> None:
+        try:
+            self._file.look().verify(body, key_id, mac)
+        except BadSignature:
+            if not self._file.has_changed():
+                raise
+            self.keys.verify(body, key_id, mac)
 
 
 def load_or_create(path: Path) -> KeyFile:
@@ -78,7 +99,7 @@ def load_or_create(path: Path) -> KeyFile:
     read it.
     """
     if not path.exists():
-        _create(path)
+        create(path, fresh())
     return KeyFile(path)
 
 
@@ -101,9 +122,9 @@ def read(path: Path) -> Keys:
         raise Misconfigured(f"{path} is not a keyring", hint=hint) from error
 
 
-def fresh() -> Keys:
-    """A keyring of one new key, for a fleet that lives in one process."""
-    return Keys("k1", {"k1": secrets.token_bytes(KEY_BYTES)})
+def fresh(key_id: str = "k1") -> Keys:
+    """A keyring of one new key."""
+    return Keys(key_id, {key_id: secrets.token_bytes(KEY_BYTES)})
 
 
 def text_of(keys: Keys) -> str:
@@ -120,10 +141,11 @@ def _version(path: Path) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_ctime_ns, found.st_size
 
 
-def _create(path: Path) -> None:
+def create(path: Path, keys: Keys) -> None:
+    """Where there is none yet; mode 600."""
     private_folder(path.parent)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".keyring-") as draft:  # made with mode 600
-        draft.write(text_of(fresh()))
+        draft.write(text_of(keys))
         draft.flush()
         os.fsync(draft.fileno())
         try:

@@ -1,7 +1,7 @@
-"""Changing the signing keys of a fleet that runs.
+"""Changing the signing keys of a fleet that runs: its keyring, and its approval keys where these are held.
 
 On one machine `rotate` is enough: every process follows the file. Where each host has a copy of its own, `add` a key,
-spread the file, and only then `rotate` to it: a worker that has not heard of a key refuses what it signs.
+spread the files, and only then `rotate` to it: a worker that has not heard of a key refuses what it signs.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import tempfile
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,48 +19,60 @@ from pathlib import Path
 from envelope.errors import told_of_file
 from envelope.signature import Keys
 
+from . import approvals
 from .errors import Misconfigured
 from .keyring import KEY_BYTES, read, text_of
 from .state_folder import folder_held
 
-_NUMBERED = re.compile(r"k(\d+)")
+_NUMBERED = re.compile(r"[ka](\d+)")
 
 
-def add(path: Path) -> str:
-    """Add a key that verifies but does not sign yet; its id. Errors as `retire`'s."""
-    with _changing(path) as file:
-        keys, key_id = _with_new_key(read(file))
-        _replace(file, keys)
-        return key_id
+def add(path: Path) -> list[str]:
+    """Add a key of each kind that verifies but does not sign yet; their ids. Errors as `retire`'s.
+
+    A fleet of an earlier release, without approval keys, gets them; a host that has the public ones alone does not.
+    """
+    with _changing(path) as held:
+        made: list[str] = []
+        for file, keys in held:
+            changed, key_id = _with_new_key(keys)
+            _replace(file, changed)
+            made.append(key_id)
+        has_none = len(held) == 1 and approvals.create(path, since_ms=time.time_ns() // 1_000_000)
+        return [*made, approvals.FIRST_ID] if has_none else made
 
 
-def rotate(path: Path) -> str:
-    """Sign with the next key from now on, the one that was added or a new one; its id. Older keys stay good.
+def rotate(path: Path) -> list[str]:
+    """Sign with the next keys from now on, those that were added or new ones; their ids. Older keys stay good.
 
     Errors as `retire`'s.
     """
-    with _changing(path) as file:
-        keys = read(file)
-        key_id = following(keys)
-        if key_id is None:
-            keys, key_id = _with_new_key(keys)
-        _replace(file, replace(keys, current=key_id))
-        return key_id
+    with _changing(path) as held:
+        signing: list[str] = []
+        for file, keys in held:
+            key_id = following(keys)
+            if key_id is None:
+                keys, key_id = _with_new_key(keys)
+            _replace(file, replace(keys, current=key_id))
+            signing.append(key_id)
+        return signing
 
 
 def retire(path: Path, key_id: str) -> None:
-    """Forget a key: what it signed is refused from now on.
+    """Forget a key: what it signed is refused from now on. (What the audit log has under it still verifies.)
 
-    `Misconfigured` for the key that signs, for one that is not there, and for a file that is missing, is no keyring,
+    `Misconfigured` for a key that signs, for one that is not there, and for a file that is missing, is no keyring,
     or cannot be changed from here.
     """
-    with _changing(path) as file:
-        keys = read(file)
-        if key_id not in keys.keys:
-            raise Misconfigured(f"the keyring has no key {key_id!r}", hint=f"it has: {', '.join(keys.keys)}")
-        if key_id == keys.current:
-            raise Misconfigured(f"the key {key_id!r} signs; it cannot be retired", hint="run: muster keys rotate")
-        _replace(file, Keys(keys.current, {name: key for name, key in keys.keys.items() if name != key_id}))
+    with _changing(path) as held:
+        for file, keys in held:
+            if key_id == keys.current:
+                raise Misconfigured(f"the key {key_id!r} signs; it cannot be retired", hint="run: muster keys rotate")
+            if key_id in keys.keys:
+                _replace(file, Keys(keys.current, {name: key for name, key in keys.keys.items() if name != key_id}))
+                return
+        known = ", ".join(name for _, keys in held for name in keys.keys)
+        raise Misconfigured(f"the keyring has no key {key_id!r}", hint=f"it has: {known}")
 
 
 def following(keys: Keys) -> str | None:
@@ -70,18 +83,20 @@ def following(keys: Keys) -> str | None:
 
 def _with_new_key(keys: Keys) -> tuple[Keys, str]:
     numbers = [int(found[1]) for found in map(_NUMBERED.fullmatch, keys.keys) if found]
-    key_id = f"k{max(numbers, default=0) + 1}"
+    key_id = f"{keys.current[:1]}{max(numbers, default=0) + 1}"
     return Keys(keys.current, {**keys.keys, key_id: secrets.token_bytes(KEY_BYTES)}), key_id
 
 
 @contextmanager
-def _changing(path: Path) -> Generator[Path]:
-    """The file itself, while nobody else changes it. The lock is its folder's, since the file is replaced."""
+def _changing(path: Path) -> Generator[list[tuple[Path, Keys]]]:
+    """The files themselves with their keys, while nobody else changes them. The lock is their folder's, since a file is
+    replaced."""
     try:
         file = path.resolve()
         read(file)  # a file that is none is told as that
+        private = path.with_name(approvals.PRIVATE).resolve()
         with folder_held(file.parent) as folder:
-            yield file
+            yield [(each, read(each)) for each in (file, private) if each is file or each.exists()]
             os.fsync(folder)
     except OSError as e:
         hint = "change it where it comes from (a mounted secret, say), or name another with MUSTER_KEYRING"
@@ -90,7 +105,11 @@ def _changing(path: Path) -> Generator[Path]:
 
 
 def _replace(file: Path, keys: Keys) -> None:
-    """Readers see the old file or the new one, never a half."""
+    """Readers see the old file or the new one, never a half; who verifies knows a key before it signs."""
+    if file.name == approvals.PRIVATE:
+        public = file.with_name(approvals.PUBLIC)
+        before = approvals.read_public(public) if public.exists() else None
+        approvals.write_public(public, approvals.public_of(keys, before))
     draft, name = tempfile.mkstemp(dir=file.parent, prefix=".keyring-")  # made with mode 600
     try:
         with os.fdopen(draft, "w") as text:

@@ -7,13 +7,14 @@ What workers alone know stands in the file's table `[workers]`.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Collection
 from pathlib import Path
 
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
-from . import keyring
+from . import approvals, keyring
 from .admission import DEFAULT_POOLS
 from .base import Transport
 from .blobs import open_blobs
@@ -111,11 +112,16 @@ class FleetSettings(BaseSettings):
 
 
 async def connect(
-    settings: FleetSettings, *, pools: Collection[str] = DEFAULT_POOLS, watch: StoreWatch = UNWATCHED
+    settings: FleetSettings,
+    *,
+    pools: Collection[str] = DEFAULT_POOLS,
+    watch: StoreWatch = UNWATCHED,
+    approves: bool = True,
 ) -> Transport:
     """The fleet's transport; the embedded server must run already (its owner starts it, see `embedded.py`).
 
-    `pools` may be given work before any of their workers has announced itself.
+    `pools` may be given work before any of their workers has announced itself. Who `approves` reads the private
+    approval keys, where there are any; a worker does not.
     """
     # redis is imported by those who connect, not by those who read settings (`muster --help`)
     from .redis import connect_redis
@@ -123,9 +129,16 @@ async def connect(
     require_private(settings.state_dir)
     if settings.redis_url is None and not socket_path(settings.state_dir).exists():
         raise Unreachable("no fleet runs on this machine", hint="run `muster up`, or set MUSTER_REDIS_URL")
+    path = settings.keyring_path
+    is_first = not path.exists()
+    keys = keyring.load_or_create(path)
+    # A fleet of several hosts gets them by hand (`muster keys add`): two that each made their own would not agree.
+    if is_first or settings.redis_url is None:
+        approvals.create(path, since_ms=0 if is_first else time.time_ns() // 1_000_000)
     return await connect_redis(
         settings.redis_url or url_of(settings.state_dir),
-        keyring=keyring.load_or_create(settings.keyring_path),
+        keyring=keys,
+        approval_keys=approvals.at(path, approves=approves),
         fleet=settings.fleet,
         limits=settings.limits,
         cells=settings.cells,

@@ -20,6 +20,7 @@ from sandbox.choice import choose_driver
 from sandbox.errors import SandboxError
 from sandbox.first_use import require_fit
 from sandbox.pool import WarmPool
+from transport.approvals import PUBLIC
 from transport.base import Transport
 from transport.consumer import Consumer, withdraw
 from transport.errors import TransportError
@@ -217,7 +218,12 @@ def make_card(
 
 @asynccontextmanager
 async def _connected(settings: WorkerSettings, metrics: WorkerMetrics) -> AsyncGenerator[Transport]:
-    transport = await connect(settings, watch=StoreCounts(metrics.shown))
+    transport = await connect(settings, watch=StoreCounts(metrics.shown), approves=False)
+    if not transport.approvals.are_known:
+        log.warning(
+            "answers_unverified",
+            hint=f"anybody with this worker's Redis password can answer for people: put {PUBLIC} beside the keyring",
+        )
     try:
         yield transport
     finally:

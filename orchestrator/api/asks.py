@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from ..asks import OpenAsk, reply_to
 from ..client import Muster
+from ..errors import BadInput
 from .access import Approver, Viewer
 from .tasks import Body
 
@@ -16,20 +17,23 @@ router = APIRouter(prefix="/v1/asks", tags=["asks"])
 
 
 class Open(BaseModel):
-    """`ask` has the exact command or diff in `detail`."""
+    """`ask` has the exact command or diff in `detail`. `asked` is its digest: an answer that names it is to this."""
 
     task_id: str
     trace_id: str
     agent: str
     ask: dict[str, Any]
+    asked: str = ""
 
 
 class NewAnswer(Body):
-    """`choice`: once, always or reject (`message` says why); `says`: one text for each question."""
+    """`choice`: once, always or reject (`message` says why); `says`: one text for each question. `asked`: the digest of
+    what was shown; with another the answer is refused."""
 
     choice: str = ""
     message: str = ""
     says: tuple[str, ...] = ()
+    asked: str = ""
 
 
 class Standing(BaseModel):
@@ -41,7 +45,8 @@ class Standing(BaseModel):
 
 def told(one: OpenAsk) -> Open:
     task = one.task
-    return Open(task_id=task.task_id, trace_id=task.trace_id, agent=task.agent, ask=one.ask.model_dump(mode="json"))
+    ask = one.ask.model_dump(mode="json")
+    return Open(task_id=task.task_id, trace_id=task.trace_id, agent=task.agent, ask=ask, asked=one.ask.digest())
 
 
 @router.get("")
@@ -62,6 +67,8 @@ async def answer_ask(ask_id: str, answer: NewAnswer, caller: Approver) -> Standi
 
 
 async def give_answer(muster: Muster, one: OpenAsk, answer: NewAnswer, *, by: str) -> Standing:
+    if answer.asked and answer.asked != one.ask.digest():
+        raise BadInput("the question is another now than the one that was shown", hint="look at it again")
     reply = reply_to(one.ask, answer.choice, message=answer.message, says=answer.says, task_id=one.task.task_id)
     standing = await muster.reply(one, reply, by=by)
     return Standing(by=standing.by, at_ms=standing.at_ms)

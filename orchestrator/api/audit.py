@@ -23,11 +23,12 @@ class Broken(BaseModel):
 
 
 class Checked(BaseModel):
-    """`breaks` has the first broken entry of each chain."""
+    """`breaks` has the first broken entry of each chain, `unsigned` the answers that nobody vouches for."""
 
     entries: int
     sealed: int
     breaks: list[Broken]
+    unsigned: list[Broken]
 
 
 @router.get("")
@@ -48,7 +49,8 @@ async def verify_audit(caller: Operator) -> Checked:
         caller.muster.transport, ends=await read_ends(caller.muster.transport, caller.muster.settings)
     )
     breaks = [Broken(cell=one.cell, seq=one.seq, why=one.why) for one in found.breaks]
-    return Checked(entries=found.entries, sealed=found.sealed, breaks=breaks)
+    unsigned = [Broken(cell=entry.cell, seq=entry.seq, why=why) for entry, why in found.unsigned]
+    return Checked(entries=found.entries, sealed=found.sealed, breaks=breaks, unsigned=unsigned)
 
 
 def _is_for(caller: Caller, entry: dict[str, Any]) -> bool:

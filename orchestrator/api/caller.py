@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from transport.base import Answer, TaskRecord
+from transport.approvals import Answer
+from transport.base import TaskRecord
 from transport.errors import NotFound, no_task
 
 from ..asks import OpenAsk, answered_ask, is_ask, open_ask

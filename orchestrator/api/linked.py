@@ -11,7 +11,7 @@ from transport.errors import NotFound
 
 from ..asks import OpenAsk, asks_of
 from ..client import Muster
-from ..webhooks.links import MAX_CHARS, PATH, Links
+from ..webhooks.links import MAX_CHARS, PATH, Links, link_keys
 from .asks import NewAnswer, Open, Standing, give_answer, told
 from .problems import Problem
 from .rates import Rates
@@ -36,7 +36,7 @@ async def answer_linked_ask(token: Token, answer: NewAnswer, request: Request) -
 
 async def _linked(token: str, request: Request) -> tuple[OpenAsk, str]:
     muster: Muster = request.app.state.muster
-    mark = Links(muster.transport.keyring).mark(token)
+    mark = Links(link_keys(muster.transport)).mark(token)
     hook = muster.settings.webhooks.get(mark.hook) if mark else None
     if mark is None or hook is None or not hook.may_answer:
         raise Problem(HTTPStatus.FORBIDDEN, "this link answers nothing", hint="answer with: muster ask answer")
@@ -45,6 +45,6 @@ async def _linked(token: str, request: Request) -> tuple[OpenAsk, str]:
         raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "too many calls with these links", retry_after_s=wait_s)
     if await muster.transport.now_ms() < mark.until_ms:
         for one in await asks_of([await muster.record(mark.task_id)], muster.ask_texts):
-            if one.ask.ask_id == mark.ask_id:
+            if one.ask.ask_id == mark.ask_id and mark.asked in ("", one.ask.digest()):
                 return one, mark.hook
     raise NotFound("this ask is not open any more", hint="it was answered, or its time is over")

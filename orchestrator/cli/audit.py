@@ -6,13 +6,14 @@ import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from envelope.errors import ExitCode
+from transport.approvals import RECORDED
 from transport.audit import AuditEntry
 
 from ..audit import exported, read_export, told, verified
@@ -28,6 +29,7 @@ app = typer.Typer()
 MOST = 10_000
 # Of a trace's or a task's id the end is enough; other subjects are names.
 ID_CHARS = 32
+UNSIGNED_HINT = "no worker takes it; whoever wrote it has the fleet's Redis: change its passwords (docs/audit.md)"
 
 Against = Annotated[
     Path | None,
@@ -52,7 +54,10 @@ def list_entries(
 
 @app.command("verify")
 def verify(against: Against = None) -> None:
-    """Check the chain of hashes and its seal. Exit code 1, and the first broken entry, when it is not whole."""
+    """Check the chain of hashes, its seal, and who signed answers.
+
+    Exit code 1 when it is not whole, with the first broken entry, or when an answer has nobody's signature.
+    """
     raise typer.Exit(asyncio.run(_verify(against)))
 
 
@@ -86,7 +91,11 @@ def _cells(entry: AuditEntry) -> tuple[Text, ...]:
 
 def _details(fields: Mapping[str, Any]) -> str:
     details = fields.get("details")
-    return ", ".join(f"{name} {value}" for name, value in details.items()) if isinstance(details, dict) else ""  # pyright: ignore[reportUnknownVariableType]
+    if not isinstance(details, dict):
+        return ""
+    told_ = cast(dict[str, Any], details).items()
+    is_answer = fields.get("action") == "answer"
+    return ", ".join(f"{name} {value}" for name, value in told_ if not (is_answer and name in RECORDED))
 
 
 async def _verify(against: Path | None) -> ExitCode:
@@ -98,8 +107,13 @@ async def _verify(against: Path | None) -> ExitCode:
     for broken in found.breaks:
         where = f" of cell {broken.cell}" if broken.cell else ""
         warn(f"the audit log is broken at #{broken.seq}{where}: {broken.why}", "compare it with your last export")
-    if found.breaks:
+    for entry, why in found.unsigned:
+        who, ask = entry.fields.get("actor"), entry.fields.get("details", {}).get("ask")
+        warn(f"#{entry.seq}: nobody vouches for the answer of {who} to {ask}: {why}", UNSIGNED_HINT)
+    if found.breaks or found.unsigned:
         return ExitCode.NOT_ACCEPTABLE
+    if found.earlier:
+        note(f"{counted(found.earlier, 'answer')} from before the fleet signed them")
     note(f"{counted(found.entries, 'entry')}, whole; {found.sealed} of them under a seal")
     return ExitCode.OK
 

@@ -1,4 +1,4 @@
-"""A link by which whoever has it may answer one ask, once: the mark in it is signed with the fleet's key."""
+"""A link by which whoever has it may answer one ask, once: the mark in it is signed with an approval key."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from envelope.errors import BadSignature
 from envelope.signature import Keyring
+from transport.approvals import SealKeys
+from transport.base import Transport
 
 PATH = "/v1/answers/"
 MAX_CHARS = 2_000
-_PURPOSE = b"muster answer link\n"  # nothing else that the fleet's keys sign begins so
+_PURPOSE = b"muster answer link\n"  # nothing else that these keys sign begins so
 
 
 class Mark(BaseModel):
-    """Which ask of which task, who was given the link, and until when (ms, on the store's clock) it is good."""
+    """Which ask of which task, who was given the link, and until when (ms, on the store's clock) it is good.
+
+    `asked`: digest of the question as its webhook told it; empty in links of releases before."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -25,6 +29,11 @@ class Mark(BaseModel):
     ask_id: str
     hook: str
     until_ms: int
+    asked: str = ""
+
+
+def link_keys(transport: Transport) -> Keyring:
+    return SealKeys(transport.approvals, transport.keyring)
 
 
 @dataclass(frozen=True, slots=True)

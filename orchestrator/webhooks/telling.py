@@ -21,7 +21,7 @@ from ..ask_texts import AskTexts
 from ..asks import asks_of
 from ..submit import BATCH
 from .config import Told, Webhook
-from .links import PATH, Links, Mark
+from .links import PATH, Links, Mark, link_keys
 
 _log = get_logger("webhooks")
 
@@ -68,8 +68,8 @@ class Telling:
     def _link(self, name: str, hook: Webhook, said: _Said, task: TaskRecord) -> dict[str, str]:
         if said.event is not Told.ASK_OPENED or not hook.may_answer or not self.public_url:
             return {}
-        mark = Mark(task_id=task.task_id, ask_id=said.subject, hook=name, until_ms=said.until_ms)
-        return {"answer_url": f"{self.public_url.rstrip('/')}{PATH}{Links(self.transport.keyring).token(mark)}"}
+        mark = Mark(task_id=task.task_id, ask_id=said.subject, hook=name, until_ms=said.until_ms, asked=said.asked)
+        return {"answer_url": f"{self.public_url.rstrip('/')}{PATH}{Links(link_keys(self.transport)).token(mark)}"}
 
 
 def body_of(event: Told, data: Mapping[str, Any], *, at_ms: int) -> str:
@@ -83,6 +83,7 @@ class _Said:
     data: Mapping[str, Any]
     subject: str = ""  # tells two of one task apart
     until_ms: int = 0  # an answer counts until then
+    asked: str = ""  # digest of what is asked
 
 
 def _head(task: TaskRecord) -> dict[str, Any]:
@@ -125,7 +126,9 @@ async def _asked(transport: Transport, happening: Happening, task: TaskRecord) -
         if one.ask.ask_id in happening.asks:
             ask = one.ask.model_dump(mode="json", exclude={"kind", "always"})
             detail = redact_head(one.ask.detail, MAX_DETAIL_CHARS)
-            yield _Said(Told.ASK_OPENED, {"ask": {**ask, "detail": detail}}, one.ask.ask_id, one.ask.until_ms)
+            yield _Said(
+                Told.ASK_OPENED, {"ask": {**ask, "detail": detail}}, one.ask.ask_id, one.ask.until_ms, one.ask.digest()
+            )
 
 
 _SAID = {

@@ -15,6 +15,8 @@ import redis
 import yaml
 from lab.programs import TWO_WRITES, as_shipped, server_program
 
+from transport import approvals
+from transport.approvals import PRIVATE, PUBLIC
 from transport.keyring import load_or_create
 
 ROOT = Path(__file__).parent.parent.parent
@@ -92,8 +94,8 @@ def test_no_secret_is_a_variable_or_readable_by_others(folder: Path, services: d
 
 def test_a_worker_never_gets_the_orchestrators_settings(services: dict[str, dict[str, Any]]):
     given = {name: {secret["source"] for secret in services[name]["secrets"]} for name in OURS}
-    assert given["orchestrator"] == given["serve"] == {"keyring.json", "orchestrator.toml"}
-    assert given["explore"] == given["general"] == given["build"] == {"keyring.json", "worker.toml"}
+    assert given["orchestrator"] == given["serve"] == {"keyring.json", PRIVATE, PUBLIC, "orchestrator.toml"}
+    assert given["explore"] == given["general"] == given["build"] == {"keyring.json", PUBLIC, "worker.toml"}
 
 
 def test_setting_up_again_keeps_what_is_there(folder: Path):
@@ -101,6 +103,16 @@ def test_setting_up_again_keeps_what_is_there(folder: Path):
     before = {file.name: file.read_bytes() for file in secrets.iterdir()}
     assert set_up(folder).returncode == 0
     assert {file.name: file.read_bytes() for file in secrets.iterdir()} == before
+
+
+def test_what_answers_are_signed_with_is_verified_by_what_workers_get(folder: Path, tmp_path: Path):
+    secrets = folder / "compose" / "secrets"
+    shutil.copy(secrets / PUBLIC, tmp_path)
+    people = approvals.at(secrets / "keyring.json", approves=True)
+    worker = approvals.at(tmp_path / "keyring.json", approves=False)
+
+    worker.verify(b"a yes", *people.sign(b"a yes"))
+    assert (people.since_ms, worker.can_sign) == (0, False)
 
 
 def test_the_keyring_is_one(folder: Path):

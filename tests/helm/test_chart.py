@@ -18,6 +18,8 @@ import redis
 import yaml
 from lab.programs import TWO_WRITES, as_shipped, server_program
 
+from transport import approvals
+from transport.approvals import PRIVATE, PUBLIC
 from transport.keyring import KEY_BYTES, load_or_create
 
 CHART = Path(__file__).parent.parent.parent / "helm" / "muster"
@@ -167,7 +169,7 @@ def test_the_keyring_of_the_chart_is_one_that_processes_can_read(tmp_path: Path)
     (volume,) = [v for v in pods(documents)[0]["volumes"] if v["name"] == "keyring"]
     path = tmp_path / "keyring.json"
     path.write_text(secret(documents, "trial-keyring")["keyring.json"])
-    path.chmod(volume["secret"]["defaultMode"])
+    path.chmod(volume["projected"]["defaultMode"])
 
     keys = load_or_create(path)
 
@@ -175,6 +177,37 @@ def test_the_keyring_of_the_chart_is_one_that_processes_can_read(tmp_path: Path)
     keys.verify(b"a task", key_id, mac)
     (key,) = json.loads(path.read_text())["keys"].values()
     assert len(bytes.fromhex(key)) == KEY_BYTES
+
+
+def mounted_keys(pod: dict[str, Any]) -> set[str]:
+    (volume,) = [v for v in pod["volumes"] if v["name"] == "keyring"]
+    return {item["path"] for source in volume["projected"]["sources"] for item in source["secret"]["items"]}
+
+
+def redis_key(pod: dict[str, Any]) -> str:
+    variables = [one for container in pod["containers"] for one in container.get("env", [])]
+    [key] = {one["valueFrom"]["secretKeyRef"]["key"] for one in variables if one["name"] == "MUSTER_REDIS_URL"}
+    return key
+
+
+def test_what_the_chart_signs_with_is_in_no_workers_pod_and_verifies_there(tmp_path: Path):
+    documents = rendered()
+    kept = secret(documents, "trial-keyring")
+    for role, held in (("worker", {"approval-keys.pub.json"}), ("orchestrator", {PRIVATE, PUBLIC})):
+        (tmp_path / role).mkdir()
+        for name in held:
+            (tmp_path / role / name).write_text(kept[name])
+            (tmp_path / role / name).chmod(0o440)
+    people = approvals.at(tmp_path / "orchestrator" / "keyring.json", approves=True)
+    worker = approvals.at(tmp_path / "worker" / "keyring.json", approves=False)
+
+    worker.verify(b"a yes", *people.sign(b"a yes"))
+    assert people.since_ms == worker.since_ms == 0
+    assert not worker.can_sign
+    held = [(redis_key(pod), mounted_keys(pod)) for pod in pods(documents) if "'keyring'" in str(pod["volumes"])]
+    assert {key for key, _ in held} == {"orchestrator-url", "worker-url"}
+    assert all((PRIVATE in names) == (key == "orchestrator-url") for key, names in held)
+    assert all({"keyring.json", PUBLIC} <= names for _, names in held)
 
 
 def test_the_authority_of_redis_is_mounted_where_the_urls_name_it():

@@ -48,6 +48,7 @@ from orchestrator.settings import Settings
 from orchestrator.submit import DRIVERS, VERIFY, RepositoryInput, goal_request, task_request
 from repo.mirror import Mirror
 from repo.patch import apply_to_tree, extract_patch
+from transport import approvals
 from transport.base import Lease, Transport, Wait
 from transport.consumer import Consumer, Delivery
 from transport.embedded import Server, embedded_redis
@@ -58,6 +59,7 @@ from transport.redis import connect_redis
 from transport.settings import connect
 
 KEYRING = fresh()
+APPROVALS = approvals.fresh()
 IDENTITY = {f"GIT_{who}_{what}": "tester@localhost" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 BUILDER = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**", "bash:**"))
 _fleets = itertools.count()
@@ -396,7 +398,11 @@ def make_stage(transport: Transport, settings: Settings, folder: Path) -> Stage:
 
 @pytest.fixture
 def memory_stage(keep_settings: Settings, tmp_path: Path) -> Stage:
-    return make_stage(MemoryTransport(keyring=KEYRING, limits=Limits(lease_ms=1_000)), keep_settings, tmp_path)
+    return make_stage(
+        MemoryTransport(keyring=KEYRING, approval_keys=APPROVALS, limits=Limits(lease_ms=1_000)),
+        keep_settings,
+        tmp_path,
+    )
 
 
 @asynccontextmanager
@@ -404,7 +410,7 @@ async def stage_on(
     server: Server, settings: Settings, folder: Path, limits: Limits = Limits(lease_ms=1_000)
 ) -> AsyncIterator[Stage]:
     name = f"c{next(_fleets)}"
-    transport = await connect_redis(server.url, keyring=KEYRING, fleet=name, limits=limits)
+    transport = await connect_redis(server.url, keyring=KEYRING, approval_keys=APPROVALS, fleet=name, limits=limits)
     try:
         yield make_stage(transport, settings, folder)
     finally:

@@ -20,6 +20,7 @@ from envelope.events import TextDelta
 from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import Output, TaskProgress, TaskRequest, TaskResult
+from transport import approvals
 from transport.base import Claim, Transport
 from transport.embedded import Server, embedded_redis
 from transport.keyring import fresh
@@ -28,6 +29,7 @@ from transport.memory import MemoryTransport
 from transport.redis import cells, connect_redis
 
 KEYRING = fresh()
+APPROVALS = approvals.fresh()
 _fleets = itertools.count()
 
 
@@ -123,7 +125,7 @@ async def redis_server(state_dir: Path) -> AsyncIterator[Server]:
 @pytest.fixture
 def make_memory_fleet() -> MakeFleet:
     async def make(limits: Limits | None = None) -> Fleet:
-        return Fleet(MemoryTransport(limits=limits, keyring=KEYRING))
+        return Fleet(MemoryTransport(limits=limits, keyring=KEYRING, approval_keys=APPROVALS))
 
     return make
 
@@ -146,7 +148,9 @@ async def fleets_at(url: str, cells: int = 1) -> AsyncIterator[MakeFleet]:
         async def make(limits: Limits | None = None, name: str = "") -> Fleet:
             """A new fleet, or one more connection to the one named."""
             name = name or f"t{next(_fleets)}"
-            transport = await connect_redis(url, keyring=KEYRING, fleet=name, limits=limits, cells=cells)
+            transport = await connect_redis(
+                url, keyring=KEYRING, approval_keys=APPROVALS, fleet=name, limits=limits, cells=cells
+            )
             stack.push_async_callback(transport.close)
             return Fleet(transport, name=name, url=url)
 

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from envelope.ids import new_task_id
-from transport.base import Answer, Wait
+from transport.approvals import Answer
+from transport.base import Wait
 from transport.errors import NotFound
 
 

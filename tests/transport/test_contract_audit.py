@@ -37,7 +37,12 @@ async def test_the_first_answer_is_recorded_and_no_other(fleet):
 
     assert await deeds(fleet) == [("ann", "answer", request.task_id)]
     [entry] = await fleet.transport.audit.latest(10)
-    assert entry.fields["details"] == {"ask": "ask_1", "answer": "once"}
+    details = entry.fields["details"]
+    assert {name: details[name] for name in ("ask", "answer", "key_id")} == {
+        "ask": "ask_1",
+        "answer": "once",
+        "key_id": "a1",
+    }
     assert (entry.fields["tenant"], entry.seq, entry.fields["prev_hash"]) == ("acme", 1, "")
     assert abs(entry.time_ms - await fleet.transport.now_ms()) < 60_000
 
@@ -114,10 +119,10 @@ async def test_a_chain_is_whole_and_its_end_sealed_once(fleet):
     ends = [await fleet.transport.audit.seal({}), await fleet.transport.audit.seal({0: chain.head})]
     [sealed, *_] = await fleet.transport.audit.chains()
 
-    assert first_break(chain, fleet.transport.keyring) is None
+    assert first_break(chain, fleet.transport.approvals) is None
     assert ends == [{0: chain.head}, {0: chain.head}]
     assert sealed.seal and (sealed.seal.seq, sealed.seal.hash) == chain.head
-    assert first_break(sealed, fleet.transport.keyring) is None
+    assert first_break(sealed, fleet.transport.approvals) is None
     assert [entry.seq for entry in await fleet.transport.audit.latest(2)] == [3, 2]
 
 
@@ -128,7 +133,7 @@ async def test_the_servers_hash_is_sha_256_for_texts_of_any_length(redis_fleet):
     [chain] = await redis_fleet.transport.audit.chains()
 
     assert len(chain.entries) == 132
-    assert first_break(chain, redis_fleet.transport.keyring) is None
+    assert first_break(chain, redis_fleet.transport.approvals) is None
 
 
 @pytest.mark.redis
@@ -150,7 +155,7 @@ async def test_what_is_done_to_the_log_past_the_scripts_shows(redis_fleet, spoil
     async with redis.asyncio.Redis.from_url(redis_fleet.url) as raw:
         await spoil(raw, CellKeys(redis_fleet.name))
     [chain] = await redis_fleet.transport.audit.chains()
-    found = first_break(chain, redis_fleet.transport.keyring)
+    found = first_break(chain, redis_fleet.transport.approvals)
 
     assert found and (found.seq, why in found.why) == (seq, True), found
 
@@ -188,8 +193,8 @@ async def test_a_log_that_was_made_anew_is_betrayed_by_its_seal_and_by_an_export
     before, *_ = await fleet.transport.audit.chains()
     forged = forge(before, actor="eve")
 
-    assert first_break(replace(forged, seal=None), fleet.transport.keyring) is None  # a chain like another
-    found = first_break(forged, fleet.transport.keyring)
+    assert first_break(replace(forged, seal=None), fleet.transport.approvals) is None  # a chain like another
+    found = first_break(forged, fleet.transport.approvals)
     assert found and (found.seq, found.why) == (3, "it was sealed otherwise")
     missing = missing_from(forged, before.entries)
     assert missing and (missing.seq, missing.why) == (1, "was exported otherwise")
@@ -250,10 +255,10 @@ async def test_the_oldest_entries_are_dropped_and_the_rest_is_whole(full):
 
     assert KEPT <= len(chain.entries) < 40  # a server drops blocks of entries
     assert (chain.head[0], seen) == (75, {0: early.head})
-    assert first_break(chain, fleet.transport.keyring) is None
+    assert first_break(chain, fleet.transport.approvals) is None
     assert ends == {0: chain.head}
     assert again.seal and again.seal.first == again.first
-    assert first_break(again, fleet.transport.keyring) is None
+    assert first_break(again, fleet.transport.approvals) is None
     assert missing_from(again, early.entries) is None  # the last of these is kept, and links the export to the log
     gone = [entry for entry in early.entries if entry.seq < again.first]
     assert gone and missing_from(again, gone)  # nothing links these
@@ -280,7 +285,7 @@ async def test_what_is_done_to_a_log_that_has_dropped_entries_shows(full, spoil,
     fleet, _ = full
     [chain, *_] = await fleet.transport.audit.chains()
 
-    found = first_break(spoil(chain), fleet.transport.keyring)
+    found = first_break(spoil(chain), fleet.transport.approvals)
 
     assert chain.first > 1
     assert found and why in found.why, found
@@ -290,15 +295,15 @@ async def test_a_log_that_was_full_under_a_smaller_limit_is_whole_by_its_seal(fu
     fleet, _ = full
     [chain, *_] = await fleet.transport.audit.chains()
 
-    assert first_break(replace(chain, is_full=False), fleet.transport.keyring) is None
-    assert first_break(replace(chain, is_full=False, seal=None), fleet.transport.keyring)
+    assert first_break(replace(chain, is_full=False), fleet.transport.approvals) is None
+    assert first_break(replace(chain, is_full=False, seal=None), fleet.transport.approvals)
 
 
 async def test_a_flood_that_pushes_the_last_seal_out_shows(full):
     fleet, _ = full
     chain = await noted(fleet, KEPT * 3)
 
-    found = first_break(chain, fleet.transport.keyring)
+    found = first_break(chain, fleet.transport.approvals)
 
     assert found and (found.seq, found.why) == (60, "it was sealed, and is gone")
 
@@ -311,6 +316,6 @@ async def test_a_short_log_whose_oldest_entries_are_gone_is_neither_whole_nor_se
     ends = await redis_fleet.transport.audit.seal({})
     [chain] = await redis_fleet.transport.audit.chains()
 
-    found = first_break(chain, redis_fleet.transport.keyring)
+    found = first_break(chain, redis_fleet.transport.approvals)
     assert ends == {}
     assert found and (found.seq, "stands #10" in found.why) == (1, True)

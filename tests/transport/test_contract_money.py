@@ -187,6 +187,22 @@ async def test_no_cap_is_raised_to_nonsense(fleet):
         await fleet.transport.raise_cap(request.trace_id, -1, by="me")
 
 
+async def test_who_says_that_a_cap_was_raised_raises_nothing_and_lets_nobody_go_round(fleet):
+    """As somebody with a worker's password could: the task wakes once, finds no money, and waits on."""
+    (claim,) = await capped(fleet)
+    await fleet.transport.emit(claim.lease, fleet.progress(claim), charge_microusd=CAP)
+    waits = Wait(asks=frozenset({ask_for_more(CAP)}))
+    assert await fleet.transport.park(claim.lease, waits)
+
+    await fleet.transport.answer(claim.lease.task_id, ask_for_more(CAP), "raised", by="alice")
+    again = await fleet.claim_one()
+
+    assert await fleet.transport.reserve(again.lease, 1) is None
+    assert await fleet.transport.park(again.lease, waits)
+    await fleet.transport.raise_cap(claim.lease.trace_id, CAP + 1, by="me")
+    assert await fleet.transport.reserve((await fleet.claim_one()).lease, 1)
+
+
 async def test_who_waits_for_a_higher_cap_goes_on_when_it_is_raised(fleet):
     root, child = await capped(fleet, children=1)
     waits = Wait(asks=frozenset({ask_for_more(CAP)}))

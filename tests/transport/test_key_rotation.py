@@ -107,12 +107,12 @@ def test_when_the_file_is_harmed_the_keys_that_were_read_stay_in_use(path, harm,
 
 
 def test_a_key_that_was_added_signs_after_the_next_rotation_only(path):
-    assert rotation.add(path) == "k2"
+    assert rotation.add(path) == ["k2", "a1"]
     assert keyring.read(path).current == "k1"
     assert rotation.following(keyring.read(path)) == "k2"
-    assert rotation.rotate(path) == "k2"
+    assert rotation.rotate(path) == ["k2", "a2"]
     assert rotation.following(keyring.read(path)) is None
-    assert rotation.rotate(path) == "k3"
+    assert rotation.rotate(path) == ["k3", "a3"]
 
 
 def test_rotating_keeps_the_old_keys_and_the_mode(path):
@@ -139,7 +139,7 @@ def test_who_rotates_at_once_loses_no_key(path):
 
     def change():
         barrier.wait()
-        made.append(rotation.rotate(path))
+        made.extend(rotation.rotate(path))
 
     threads = [threading.Thread(target=change) for _ in range(8)]
     for thread in threads:

@@ -34,6 +34,7 @@ from sandbox.base import SandboxSpec
 from sandbox.driver import DockerDriver
 from sandbox.image.build import build_image
 from tests.workers.prefixes import changed_prefixes
+from transport import approvals
 from transport.base import Transport
 from transport.consumer import Consumer
 from transport.embedded import Server, embedded_redis
@@ -51,6 +52,7 @@ from workers.subagents.children import PARK_AFTER_S
 from workers.tools.base import ChildRequest, ToolContext
 
 KEYRING = fresh()
+APPROVALS = approvals.fresh()
 MODEL = "openai/scripted"
 PRICES = {MODEL: {"input": 1_000_000, "output": 2_000_000}}  # micro-dollars for a million tokens
 IDENTITY = {f"GIT_{who}_{what}": "tester@localhost" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -74,7 +76,17 @@ async def redis_server() -> AsyncIterator[Server]:
 
 @pytest.fixture
 async def transport(redis_server: Server) -> AsyncIterator[Transport]:
-    connected = await connect_redis(redis_server.url, keyring=KEYRING, fleet=f"workers-{next(_fleets)}")
+    connected = await connect_redis(
+        redis_server.url, keyring=KEYRING, approval_keys=APPROVALS, fleet=f"workers-{next(_fleets)}"
+    )
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture
+async def stranger(redis_server: Server, transport: Any) -> AsyncIterator[Transport]:
+    """The same fleet, for somebody who has its Redis password and no key of it."""
+    connected = await connect_redis(redis_server.url, keyring=fresh(), fleet=transport.fleet)
     yield connected
     await connected.close()
 

@@ -11,6 +11,7 @@ from envelope.errors import ErrorCode
 from envelope.events import AskOpened
 from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskProgress
+from workers.delivery.people import STRUCK
 from workers.sessions.checkpoints import Checkpoints
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
@@ -59,7 +60,7 @@ async def opened(hands, request, count: int = 1, *, task_id: str = "") -> list[A
 
 async def answer(hands, task_id: str, ask: AskOpened, reply: str | Reply) -> None:
     text = reply if isinstance(reply, str) else reply.text()
-    await hands.transport.answer(task_id, ask.ask_id, text, by="tester")
+    await hands.transport.answer(task_id, ask.ask_id, text, by="tester", asked=ask.digest())
 
 
 async def test_a_call_waits_for_a_person_and_runs_once_on_another_worker(start_agents, workspace, containers_of_task):
@@ -83,6 +84,31 @@ async def test_a_call_waits_for_a_person_and_runs_once_on_another_worker(start_a
     assert (result.metrics.turns, server.log.requests) == (2, 2)
     [answered] = await others.events(request.trace_id, "ask_answered")
     assert (answered.ask_id, answered.answer, answered.by) == (ask.ask_id, "once", "tester")
+
+
+async def test_an_answer_that_nobody_signed_runs_nothing_and_the_person_is_still_asked(
+    start_agents, workspace, stranger
+):
+    hands, server = await start_agents(ASKS_ONCE, agents=AGENTS)
+    request = task(hands, workspace)
+    await hands.transport.submit([request])
+    [ask] = await opened(hands, request)
+
+    await stranger.answer(request.task_id, ask.ask_id, "once", by="alice")
+    place = await hands.until(request.trace_id, lambda progress: struck(progress.events))
+    await hands.until(request.trace_id, lambda progress: progress.status is State.WAITING, after=place)
+    await answer(hands, request.task_id, ask, "once")
+    result = await hands.ended(request.task_id)
+
+    assert result.status is State.COMPLETED
+    assert server.log.requests == 2
+    [answered] = await hands.events(request.trace_id, "ask_answered")
+    assert (answered.answer, answered.by) == ("once", "tester")
+    assert len(await hands.events(request.trace_id, "warning")) == 1
+
+
+def struck(events) -> bool:
+    return any(event.kind == "warning" and event.code == STRUCK for event in events)
 
 
 TWICE = """

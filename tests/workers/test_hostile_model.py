@@ -61,8 +61,10 @@ async def test_a_yes_to_one_call_is_none_to_another_that_has_its_id(start_agents
 
     await hands.until(request.trace_id, both_asked)
     shown, other = asks["touch /workspace/shown"], asks["touch /workspace/not-shown"]
-    await hands.transport.answer(request.task_id, shown.ask_id, "once", by="tester")
-    await hands.transport.answer(request.task_id, other.ask_id, '{"choice": "reject", "message": "no"}', by="tester")
+    await hands.transport.answer(request.task_id, shown.ask_id, "once", by="tester", asked=shown.digest())
+    await hands.transport.answer(
+        request.task_id, other.ask_id, '{"choice": "reject", "message": "no"}', by="tester", asked=other.digest()
+    )
 
     result = await hands.ended(request.task_id)
 

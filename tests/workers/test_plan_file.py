@@ -70,7 +70,7 @@ async def asked(hands, request, *, after: str = "0") -> tuple[AskOpened, str]:
 
 
 async def say(hands, request, ask: AskOpened, reply: Reply) -> None:
-    await hands.transport.answer(request.task_id, ask.ask_id, reply.text(), by="tester")
+    await hands.transport.answer(request.task_id, ask.ask_id, reply.text(), by="tester", asked=ask.digest())
 
 
 async def test_a_plan_is_written_refined_approved_and_carried_out_by_several_workers(start_agents, workspace):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from envelope.lifecycle import State
 
-from ..base import Answer, Wait
+from ..approvals import Answer
+from ..base import Wait
 from ..errors import NotFound, no_trace
 from ..money import Ledger
 from ..notices import Kind
@@ -77,9 +78,11 @@ def hold(fleet: Fleet, task: Task, asks: frozenset[str]) -> None:
 
 
 def _is_open(fleet: Fleet, task: Task, ask: str) -> bool:
-    """An ask for more of a tenant's money is answered by another cap, of a trace's by a higher one, too."""
+    """An ask for more of a tenant's money is answered by another cap, of a trace's by a higher one."""
+    if ask.startswith(ASK_FOR_MORE) and ask.removeprefix(ASK_FOR_MORE).isdecimal():
+        return not _is_raised(fleet.traces[task.trace_id], ask)
     if not ask.startswith(TENANTS):
-        return ask not in task.answers and not _is_raised(fleet.traces[task.trace_id], ask)
+        return ask not in task.answers
     cap = fleet.purses[task.request.tenant].cap_microusd
     return cap is not None and ask == ask_for_more_of_tenant(cap)
 

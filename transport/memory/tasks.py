@@ -9,7 +9,8 @@ from envelope.lifecycle import TERMINAL, State
 from envelope.messages import TaskProgress, TaskRequest, TaskResult
 
 from ..admission import flow_of
-from ..base import Answer, Lease, Prompt, TaskRecord
+from ..approvals import Answer
+from ..base import Lease, Prompt, TaskRecord
 from ..money import Ledger
 from .line import Flow
 

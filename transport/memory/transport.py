@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from envelope.agents import WorkerCard
 from envelope.codec import decode_request, decode_result, encode
@@ -17,12 +18,12 @@ from envelope.errors import DecodeError
 from envelope.messages import TaskProgress, TaskRequest, TaskResult
 from envelope.signature import Keyring
 
-from .. import admission, bounds
+from .. import admission, approvals, bounds
+from ..approvals import Answer, Approvals, SealKeys, Subject, sha256
 from ..audit import AuditLog, Decision, told
 from ..base import (
     OPERATOR,
     Allotment,
-    Answer,
     Claim,
     DeadLetter,
     Entry,
@@ -69,15 +70,18 @@ class MemoryTransport:
         clock: Callable[[], int] = _real_clock_ms,
         limits: Limits | None = None,
         keyring: Keyring | None = None,
+        approval_keys: Approvals | None = None,
         pools: Collection[str] = admission.DEFAULT_POOLS,
     ) -> None:
+        self.fleet = "memory"
         self.keyring = keyring or fresh()
+        self.approvals = approval_keys or approvals.fresh()
         self.limits = limits or Limits()
         stored = MemoryBlobs(retention_ms=self.limits.retention_ms, clock=clock)
         self.blobs: Blobs = OwnedBlobs(stored, MemoryOwners())
         self.rates: Rates = MemoryRates(clock)
         self.uploads: Uploads = MemoryUploads(clock, self.limits)
-        self._log = MemoryAudit(clock, self.keyring, self.limits.audit_entries)
+        self._log = MemoryAudit(clock, SealKeys(self.approvals, self.keyring), self.limits.audit_entries)
         self.audit: AuditLog = self._log
         self.registry: Registry = MemoryRegistry()
         self._fleet = Fleet(clock, self.limits, pools)
@@ -120,13 +124,27 @@ class MemoryTransport:
         session = self._fleet.sessions.get(session_id)
         return session.last if session and session.last else session_id
 
-    async def answer(self, task_id: str, ask_id: str, text: str, *, by: str) -> Answer:
-        standing = Answer(bounds.words("text", text), bounds.reason(by), self._fleet.now())
-        task, ask_id = self._fleet.task(task_id), bounds.reason(ask_id)
+    async def answer(self, task_id: str, ask_id: str, text: str, *, by: str, asked: str = "") -> Answer:
+        text, by, ask_id, task = (
+            bounds.words("text", text),
+            bounds.reason(by),
+            bounds.reason(ask_id),
+            self._fleet.task(task_id),
+        )
+        subject = Subject(self.fleet, task.trace_id, task_id, ask_id)
+        if ask_id in task.answers and self.approvals.is_forged(subject, task.answers[ask_id]):
+            del task.answers[ask_id]
+        signed = self.approvals.signed(subject, text, by, asked)
         if task.live and ask_id not in task.answers:
-            said = told(standing.text)
-            self._note(standing.by, "answer", task_id, task.request.tenant, ask=ask_id, answer=said)
-        return pauses.answer(self._fleet, task, ask_id, standing)
+            recorded = {**signed, "trace": task.trace_id, "sha256": sha256(text)} if signed else {}
+            self._note(by, "answer", task_id, task.request.tenant, ask=ask_id, answer=told(text), **recorded)
+        given = replace(Answer(text, by, self._fleet.now()), **signed)
+        return pauses.answer(self._fleet, task, ask_id, given)
+
+    async def strike_answer(self, task_id: str, ask_id: str, answer: Answer) -> None:
+        answers = self._fleet.task(task_id).answers
+        if answers.get(ask_id) == answer:
+            del answers[ask_id]
 
     async def answers(self, task_id: str) -> Mapping[str, Answer]:
         return dict(self._fleet.task(task_id).answers)

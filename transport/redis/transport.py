@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from envelope.agents import WorkerCard
 from envelope.codec import encode
@@ -10,12 +11,12 @@ from envelope.errors import ErrorCode
 from envelope.messages import TaskProgress, TaskRequest, TaskResult
 from envelope.signature import Keyring
 
-from .. import admission, bounds
+from .. import admission, approvals, bounds
+from ..approvals import Answer, Approvals, SealKeys, Subject
 from ..audit import AuditLog
 from ..base import (
     OPERATOR,
     Allotment,
-    Answer,
     Claim,
     DeadLetter,
     Entry,
@@ -68,6 +69,7 @@ async def connect_redis(
     url: str,
     *,
     keyring: Keyring,
+    approval_keys: Approvals | None = None,
     fleet: str = "main",
     limits: Limits | None = None,
     cells: int = 1,
@@ -91,21 +93,26 @@ async def connect_redis(
     place = (servers.client_of, fleet, limits.retention_ms, lambda: make_room(fleet_cells.all, TRACES_PER_TRIM))
     blobs = RedisBlobs(*place)
     stored = TieredBlobs(blobs, large_blobs) if large_blobs else blobs
-    return RedisTransport(fleet_cells, keyring, OwnedBlobs(stored, RedisOwners(*place)), pools)
+    owned = OwnedBlobs(stored, RedisOwners(*place))
+    return RedisTransport(fleet_cells, keyring, approval_keys or approvals.none(), owned, pools)
 
 
 class RedisTransport:
     """A step is atomic within one cell; a submission to several cells is accepted cell by cell."""
 
-    def __init__(self, cells: Cells, keyring: Keyring, blobs: Blobs, pools: Collection[str]) -> None:
+    def __init__(
+        self, cells: Cells, keyring: Keyring, approval_keys: Approvals, blobs: Blobs, pools: Collection[str]
+    ) -> None:
+        self.fleet = cells.fleet
         self.blobs = blobs
         self.keyring = keyring
+        self.approvals = approval_keys
         self.limits = cells.limits
         self.pools = frozenset(pools)
         self.rates: Rates = RedisRates(cells)
         self.uploads: Uploads = RedisUploads(cells)
         self.notices: Sequence[Notices] = tuple(map(RedisNotices, cells.all))
-        self.audit: AuditLog = RedisAudit(cells, keyring)
+        self.audit: AuditLog = RedisAudit(cells, SealKeys(approval_keys, keyring))
         self.registry: Registry = RedisRegistry(cells.servers.client_of, cells.fleet)
         self._cells = cells
         self._writers = {cell.keys.cell: Writer(cell) for cell in cells.all}
@@ -148,9 +155,20 @@ class RedisTransport:
         except NotFound:
             return session_id
 
-    async def answer(self, task_id: str, ask_id: str, text: str, *, by: str) -> Answer:
-        text, by = bounds.words("text", text), bounds.reason(by)
-        return await sessions.answer(await self._cells.of_task(task_id), task_id, bounds.reason(ask_id), text, by)
+    async def answer(self, task_id: str, ask_id: str, text: str, *, by: str, asked: str = "") -> Answer:
+        text, by, ask_id = bounds.words("text", text), bounds.reason(by), bounds.reason(ask_id)
+        cell = await self._cells.of_task(task_id)
+        subject = Subject(self.fleet, "", task_id, ask_id)
+        if self.approvals.are_known:  # the trace as its request says it, which is signed
+            trace_id = (await records.request(cell, self.keyring, task_id)).trace_id
+            subject = replace(subject, trace_id=trace_id)
+        signed = self.approvals.signed(subject, text, by, asked)
+        return await sessions.answer(
+            cell, subject, text, by, signed, lambda standing: self.approvals.is_forged(subject, standing)
+        )
+
+    async def strike_answer(self, task_id: str, ask_id: str, answer: Answer) -> None:
+        await sessions.strike(await self._cells.of_task(task_id), task_id, bounds.reason(ask_id), answer)
 
     async def answers(self, task_id: str) -> Mapping[str, Answer]:
         return await sessions.answers(await self._cells.of_task(task_id), task_id)

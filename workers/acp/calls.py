@@ -120,7 +120,10 @@ class Calls:
         people = self._loop.context.people
         assert people is not None  # see `_answered`
         while True:
-            said = await people.said()
+            struck = people.struck
+            said = await people.said(asked.asks)
+            if people.struck != struck:
+                await self._holding.again()  # to the queue an answer was there
             people.approve(
                 grant
                 for ask in asked.asks

@@ -39,7 +39,7 @@ async def hear_people(
     asked = {one.call.id: one.result for one in answers if isinstance(one.result, Asked)}
     if not asked or people is None:
         return Heard(list(answers))
-    said = await people.said()
+    said = await people.said([ask for each in asked.values() for ask in each.asks])
     people.approve(grant for each in asked.values() for grant in _always(each, said))
     moment_ms = await people.now_ms()
     verdicts = {call_id: judge(each, said, people.approved, now_ms=moment_ms) for call_id, each in asked.items()}

@@ -42,6 +42,10 @@ class Holding:
             self._asks = +self._asks
             await self._tell()
 
+    async def again(self) -> None:
+        """What it waits for seemed to be there, and is not."""
+        await self._tell()
+
     async def is_raised(self, ask: str, is_wanted: Callable[[], bool]) -> bool:
         """Wait for a cap of money by the name of its ask; False when nobody raises it in time, or wants it any more."""
         ends_at_ms = await self._transport.now_ms() + LONGEST_MS

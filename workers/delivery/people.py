@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from envelope.asks import Reply, read_reply
 from envelope.deadline import remaining_ms
-from envelope.events import AskOpened
+from envelope.events import AskOpened, Event, WarningRaised
 from envelope.ids import digest_of
+from envelope.logs import get_logger
 from envelope.scope import Grant, split
+from transport.approvals import Answer, Subject
 from transport.audit import TIMEOUT
-from transport.base import Answer, Claim, Transport
+from transport.base import Claim, Transport
 
 from ..permissions.guard import Allowed, Ask, Denied, Guard
 from ..permissions.rules import Action, Rule
 from ..tools.base import Target
 from ..tools.people import Asked, Said
 from .attempt import Attempt
+from .reporter import redacted
 
 # Whoever hears a no, or nothing, needs time to make something else of the task before its deadline.
 DEADLINE_SHARE = 0.9
 # A goal's subagents at most; what more of them were allowed is asked again.
 MAX_TASKS = 1000
+STRUCK = "answer_struck"
 ACTIONS = {Allowed: Action.ALLOW, Ask: Action.ASK, Denied: Action.DENY}
+
+log = get_logger("people")
 
 
 @dataclass(slots=True)
@@ -35,19 +41,24 @@ class QueuedPeople:
     claim: Claim
     guard: Guard
     timeout_ms: int
+    report: Callable[[Event], None]
     approved: tuple[Rule, ...] = ()
     turn: int = 0
     granted: dict[str, str] = field(default_factory=dict[str, str])
     suspect: str = ""
+    struck: int = 0
 
     def action(self, permission: str, pattern: str) -> Action:
         return ACTIONS[type(self.guard.judge([Target(permission, pattern)], self.approved))]
 
     async def learn(self) -> None:
         tasks = await self.transport.tasks(trace_id=self.claim.lease.trace_id, limit=MAX_TASKS)
-        answers = await asyncio.gather(*(self.transport.answers(task.task_id) for task in tasks))
-        replies = (_said(answer).reply for each in answers for answer in each.values())
-        self.approve(grant for reply in replies if reply.choice == "always" for grant in reply.rules)
+        found = await asyncio.gather(*(self.transport.answers(task.task_id) for task in tasks))
+        for task, answers in zip(tasks, found, strict=True):
+            for ask_id, answer in answers.items():
+                reply = _said(answer).reply
+                if reply.choice == "always" and not self._fault(task.task_id, ask_id, answer):
+                    self.approve(reply.rules)
 
     async def asked(self, call_id: str, asks: Sequence[AskOpened], *, title: str) -> Asked:
         now_ms = await self.transport.now_ms()
@@ -59,9 +70,46 @@ class QueuedPeople:
     def approve(self, grants: Iterable[Grant]) -> None:
         self.approved = tuple(dict.fromkeys((*self.approved, *rules_of(grants))))
 
-    async def said(self) -> Mapping[str, Said]:
+    async def said(self, asks: Sequence[AskOpened]) -> Mapping[str, Said]:
         answers = await self.transport.answers(self.claim.lease.task_id)
-        return {ask_id: _said(answer) for ask_id, answer in answers.items() if answer.by != TIMEOUT}
+        heard: dict[str, Said] = {}
+        for ask in asks:
+            if (answer := answers.get(ask.ask_id)) is None:
+                continue
+            if why := await self._why_struck(ask, answer):
+                await self._strike(ask.ask_id, answer, why)
+            elif answer.by != TIMEOUT:
+                heard[ask.ask_id] = _said(answer)
+        return heard
+
+    async def _why_struck(self, ask: AskOpened, answer: Answer) -> str:
+        """A no is a no, also from somebody who could not see any more what was asked."""
+        if not self.transport.approvals.are_known:
+            return ""
+        if answer.by == TIMEOUT:
+            return "" if await self.now_ms() >= ask.until_ms else "its time is not over"
+        if why := self._fault(self.claim.lease.task_id, ask.ask_id, answer):
+            return why
+        is_no = not answer.asked and _said(answer).reply.choice == "reject"
+        shown = redacted(ask)
+        is_this = isinstance(shown, AskOpened) and answer.asked == shown.digest()
+        return "" if is_no or is_this else "whoever gave it was shown another question"
+
+    def _fault(self, task_id: str, ask_id: str, answer: Answer) -> str:
+        subject = Subject(self.transport.fleet, self.claim.lease.trace_id, task_id, ask_id)
+        return self.transport.approvals.fault(subject, answer)
+
+    async def _strike(self, ask_id: str, answer: Answer, why: str) -> None:
+        await self.transport.strike_answer(self.claim.lease.task_id, ask_id, answer)
+        self.struck += 1
+        log.warning("answer_struck", task_id=self.claim.lease.task_id, ask_id=ask_id, by=answer.by, reason=why)
+        self.report(
+            WarningRaised(
+                message=f"an answer in the name of {answer.by!r} is not taken: {why}",
+                hint="answer again; if nobody gave it, somebody else writes to the fleet's Redis (docs/audit.md)",
+                code=STRUCK,
+            )
+        )
 
     async def close(self, asks: Sequence[AskOpened]) -> bool:
         """By an answer of the clock's: of two answers the first stands, and the log says whose it is."""
@@ -85,7 +133,8 @@ def people_of(
     terms = attempt.request.asks
     if terms is None:
         return None
-    people = QueuedPeople(transport, attempt.claim, attempt.guard, terms.timeout_ms or timeout_ms)
+    time_ms = terms.timeout_ms or timeout_ms
+    people = QueuedPeople(transport, attempt.claim, attempt.guard, time_ms, attempt.reporter.report)
     people.approve((*terms.approved, *approved))
     return people
 

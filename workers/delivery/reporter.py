@@ -254,7 +254,7 @@ class Reporter:
 
     def _settle(self, event: Event) -> None:
         """From here on the event is without secrets; nothing sees it before."""
-        event = _redacted(event)
+        event = redacted(event)
         self.totals.add(event)
         for observe in self._observers:
             observe(event)
@@ -296,7 +296,8 @@ def _with_text(delta: Delta, text: str) -> Delta:
     return delta.model_copy(update={"text": text})
 
 
-def _redacted(event: Event) -> Event:
+def redacted(event: Event) -> Event:
+    """As it is sent."""
     if isinstance(event, Delta):  # nearly all events are deltas, and this is the quick way
         return _with_text(event, redact(event.text))
     if not may_hold_secrets(event.__dict__):

@@ -39,13 +39,14 @@ class People(Protocol):
 
     `approved`: what they have answered "always" to. `granted`: calls that they let run, each with what they were shown
     of it. `turn` tells the asks of one turn from those of another with the same call. `suspect`: the call that makes a
-    circle of the last ones, or nothing.
+    circle of the last ones, or nothing. `struck`: how many answers were struck out.
     """
 
     approved: tuple[Rule, ...]
     granted: dict[str, str]
     turn: int
     suspect: str
+    struck: int
 
     def action(self, permission: str, pattern: str) -> Action:
         """What the rules and `approved` say."""
@@ -63,8 +64,10 @@ class People(Protocol):
         """The asks with their ids, which are the same for the same ask of the same call, and with their time."""
         ...
 
-    async def said(self) -> Mapping[str, Said]:
-        """What they have said so far, by ask; of one that was closed nobody has said anything."""
+    async def said(self, asks: Sequence[AskOpened]) -> Mapping[str, Said]:
+        """What they have said so far to these; of one that was closed nobody has said anything.
+
+        What nobody has signed, or for another question, is struck out: the ask waits on."""
         ...
 
     async def close(self, asks: Sequence[AskOpened]) -> bool:

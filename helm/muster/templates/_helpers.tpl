@@ -144,7 +144,10 @@ secretKeyRef: { name: {{ .root.Release.Name }}-redis, key: {{ .role }}-url }
 {{- end }}
 {{- end }}
 
+{{/* `role`: a worker's pod gets what it verifies people's answers with, never what signs them. */}}
 {{- define "muster.volumes" -}}
+{{- $role := .role }}
+{{- with .root }}
 - name: state
   emptyDir: {}
 - name: tmp
@@ -158,7 +161,13 @@ secretKeyRef: { name: {{ .root.Release.Name }}-redis, key: {{ .role }}-url }
       - { key: {{ $file }}, path: agents/{{ $file }} }
       {{- end }}
 - name: keyring
-  secret: { secretName: {{ include "muster.keyringSecret" . }}, defaultMode: 0440 }
+  projected:
+    defaultMode: 0440
+    sources:
+      - secret: { name: {{ include "muster.keyringSecret" . }}, items: [{ key: keyring.json, path: keyring.json }] }
+      {{- range $key := ternary (list "approval-keys.pub.json") (list "approval-keys.json" "approval-keys.pub.json") (eq $role "worker") }}
+      - secret: { name: {{ include "muster.keyringSecret" $.root }}, items: [{ key: {{ $key }}, path: {{ $key }} }], optional: true }
+      {{- end }}
 {{- with .Values.redis.tls }}
 {{- if .caSecret }}
 - name: redis-ca
@@ -166,6 +175,7 @@ secretKeyRef: { name: {{ .root.Release.Name }}-redis, key: {{ .role }}-url }
     secretName: {{ .caSecret }}
     defaultMode: 0440
     items: [{ key: {{ .caKey }}, path: ca.crt }]
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}

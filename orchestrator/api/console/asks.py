@@ -78,14 +78,15 @@ async def show_ask(request: Request, ask_id: str, caller: Viewer) -> Response:
 
 
 @router.post("/{ask_id}/answer")
-async def answer(request: Request, ask_id: str, caller: Approver) -> Response:
-    """303 to what was answered; 409 with the answer that stands, when somebody was first."""
+async def answer(request: Request, ask_id: str, caller: Approver, asked: str = "") -> Response:
+    """303 to what was answered; 409 with the answer that stands, when somebody was first. `asked`: what was shown."""
     form = await form_of(request)
     try:
         one = await caller.ask_to_answer(ask_id)
     except NotFound as e:
         raise NotFound(f"the ask {ask_id} is not open any more", hint="it was answered, or its task has ended") from e
-    said = NewAnswer(choice=text_of(form, "choice"), message=text_of(form, "message"), says=_says(form, one))
+    words = {"choice": text_of(form, "choice"), "message": text_of(form, "message")}
+    said = NewAnswer(**words, says=_says(form, one), asked=asked)
     try:
         async with in_words_of_pages():
             await give_answer(caller.muster, one, said, by=caller.name)

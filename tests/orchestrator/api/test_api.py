@@ -183,7 +183,7 @@ async def test_decisions_are_listed_for_admins_of_their_tenant(api):
         ("api:approver", "answer"),
     ]
     assert entries[1]["details"] == {"ask": "ask_1", "answer": '{"choice":"once"}'}
-    assert checked == (200, {"entries": 2, "sealed": 0, "breaks": []})
+    assert checked == (200, {"entries": 2, "sealed": 0, "breaks": [], "unsigned": []})
     assert await api.call("GET", "/v1/audit", who="stranger") == (200, [])
     assert await api.call("GET", "/v1/audit", who="operator", params={"limit": 1}) == (200, entries[:1])
 

@@ -10,7 +10,7 @@ import pytest
 from envelope.events import AskOpened
 from orchestrator.api.tokens import Role
 from orchestrator.webhooks.config import Webhook
-from orchestrator.webhooks.links import PATH, Links, Mark
+from orchestrator.webhooks.links import PATH, Links, Mark, link_keys
 
 pytestmark = pytest.mark.redis
 
@@ -99,7 +99,7 @@ async def linked(api, **changes) -> str:
         "until_ms": until_ms,
         **changes,
     }
-    return PATH + Links(api.stage.transport.keyring).token(Mark(**mark))
+    return PATH + Links(link_keys(api.stage.transport)).token(Mark(**mark))
 
 
 async def test_whoever_has_its_link_answers_an_ask_once(api):
@@ -119,12 +119,36 @@ async def test_whoever_has_its_link_answers_an_ask_once(api):
 
 @pytest.mark.parametrize(
     ("changes", "status"),
-    [({"hook": "other"}, 403), ({"until_ms": 5}, 404), ({"ask_id": "ask_2"}, 404), ({"task_id": NOBODY}, 404)],
+    [
+        ({"hook": "other"}, 403),
+        ({"until_ms": 5}, 404),
+        ({"ask_id": "ask_2"}, 404),
+        ({"task_id": NOBODY}, 404),
+        ({"asked": "of another question"}, 404),
+    ],
 )
 async def test_a_link_answers_nothing_else(api, changes, status):
     path = await linked(api, **changes)
 
     assert (await api.call("POST", path, who="nobody", json={"choice": "once"}))[0] == status
+    assert len(await api.stage.muster.asks()) == 1
+
+
+async def test_an_answer_to_another_question_than_was_shown_is_refused(api):
+    task_id = await (await api.work()).ask(PUSH)
+    shown = (await api.call("GET", f"/v1/asks/{PUSH.ask_id}", who="approver"))[1]["asked"]
+    path = f"/v1/asks/{PUSH.ask_id}/answer"
+
+    other = await api.call("POST", path, who="approver", json={"choice": "once", "asked": "0" * 64})
+    assert (other[0], await api.stage.transport.answers(task_id)) == (422, {})
+    assert (await api.call("POST", path, who="approver", json={"choice": "once", "asked": shown}))[0] == 200
+
+
+async def test_a_link_that_a_workers_keys_signed_answers_nothing(api):
+    mark = {"task_id": await (await api.work()).ask(PUSH), "ask_id": PUSH.ask_id, "hook": "chat", "until_ms": 2**50}
+    path = PATH + Links(api.stage.transport.keyring).token(Mark(**mark))
+
+    assert (await api.call("POST", path, who="nobody", json={"choice": "once"}))[0] == 403
     assert len(await api.stage.muster.asks()) == 1
 
 

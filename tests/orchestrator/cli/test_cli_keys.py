@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from envelope.errors import ExitCode
+from transport.approvals import PRIVATE
 from transport.keyring import load_or_create
 
 pytestmark = pytest.mark.acceptance
@@ -30,24 +31,31 @@ def _listed(desk) -> dict[str, str]:
 def test_a_key_is_added_then_signs_and_the_old_one_is_retired(desk, keyring):
     assert _listed(desk) == {"k1": "signs"}
 
-    assert desk.muster("keys", "add").stdout == "k2\n"
-    assert _listed(desk) == {"k1": "signs", "k2": "next"}
+    assert desk.muster("keys", "add").stdout == "k2\na1\n"
+    assert _listed(desk) == {"k1": "signs", "k2": "next", "a1": "signs"}
 
-    assert desk.muster("keys", "rotate").stdout == "k2\n"
-    assert _listed(desk) == {"k1": "verifies", "k2": "signs"}
+    assert desk.muster("keys", "rotate").stdout == "k2\na2\n"
+    assert _listed(desk) == {"k1": "verifies", "k2": "signs", "a1": "verifies", "a2": "signs"}
 
     assert "refused from now on" in desk.muster("keys", "retire", "k1").stderr
-    assert _listed(desk) == {"k2": "signs"}
+    assert "refused from now on" in desk.muster("keys", "retire", "a1").stderr
+    assert _listed(desk) == {"k2": "signs", "a2": "signs"}
+    assert keyring.with_name(PRIVATE).stat().st_mode & 0o777 == 0o600
     assert keyring.stat().st_mode & 0o777 == 0o600
+
+
+def _secrets(keyring) -> set[str]:
+    files = [file for file in (keyring, keyring.with_name(PRIVATE)) if file.exists()]
+    return {key for file in files for key in json.loads(file.read_text())["keys"].values()}
 
 
 def test_no_command_shows_a_key(desk, keyring):
     shown = ""
     for words in (("list",), ("add",), ("rotate",), ("retire", "k1"), ("retire", "k2"), ("list",)):
-        secrets = json.loads(keyring.read_text())["keys"].values()
+        secrets = _secrets(keyring)
         done = desk.muster("keys", *words)
         shown += done.stdout + done.stderr
-        secrets = {*secrets, *json.loads(keyring.read_text())["keys"].values()}
+        secrets |= _secrets(keyring)
         assert not any(secret in shown for secret in secrets)
     assert "k2" in shown
 

@@ -13,11 +13,13 @@ import redis
 from lab.programs import SERVERS, server_program
 from lab.users import OPERATOR, OPERATOR_RULE, documented_users
 
+from transport import approvals
 from transport.keyring import fresh
 from transport.limits import Limits
 from transport.redis import connect_redis
 
 KEYRING = fresh()
+APPROVALS = approvals.fresh()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ async def as_role(acl_server: AclServer, emptied: redis.Redis, make_memory_fleet
     async with AsyncExitStack() as stack:
 
         async def connect(role: str, limits: Limits | None = None) -> Any:
-            transport = await connect_redis(acl_server.url(role), keyring=KEYRING, limits=limits)
+            keys = APPROVALS if role == "orchestrator" else approvals.verifying(APPROVALS)
+            transport = await connect_redis(acl_server.url(role), keyring=KEYRING, approval_keys=keys, limits=limits)
             stack.push_async_callback(transport.close)
             return kind(transport, name="main", url=acl_server.url(role))
 

@@ -35,6 +35,6 @@ async def test_an_orchestrator_tells_what_a_worker_did_and_a_reader_sees_who_dec
     assert again == 1
     assert [entry.fields["actor"] for entry in await reader.transport.audit.latest(5)] == ["cli:ann@desk", TIMEOUT]
     [chain] = await reader.transport.audit.chains()
-    assert chain.seal and first_break(chain, reader.transport.keyring) is None
+    assert chain.seal and first_break(chain, reader.transport.approvals) is None
     assert [one.id for one in await reader.transport.notices[0].waiting(5)] == [second.id]
     assert emptied.acl_log() == []

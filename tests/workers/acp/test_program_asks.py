@@ -13,6 +13,7 @@ from envelope.messages import TaskProgress
 from orchestrator.asks import open_asks
 from workers.acp.conversation import MAX_AGAIN
 from workers.acp.told import NEVER_ENDED
+from workers.delivery.people import STRUCK
 from workers.sessions.checkpoints import Checkpoints
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
@@ -112,7 +113,9 @@ async def test_a_person_allows_an_edit_while_the_program_waits(start_agents, led
     [listed] = await open_asks(hands.transport, trace_id=request.trace_id)
     assert (listed.ask.ask_id, listed.task.state) == (ask.ask_id, State.WAITING)
     assert (ask.permission, ask.patterns) == ("edit", ("src/greet.py",))
-    await hands.transport.answer(request.task_id, ask.ask_id, Reply(choice="always", rules=ask.always).text(), by="me")
+    await hands.transport.answer(
+        request.task_id, ask.ask_id, Reply(choice="always", rules=ask.always).text(), by="me", asked=ask.digest()
+    )
     result = await hands.ended(request.task_id)
 
     assert result.errors == ()
@@ -124,13 +127,39 @@ async def test_a_person_allows_an_edit_while_the_program_waits(start_agents, led
     assert (await Checkpoints(hands.transport.blobs).load(record.checkpoint)).approved == ask.always
 
 
+async def test_a_forged_yes_lets_a_program_do_nothing_and_its_person_is_asked_again(
+    start_agents, led, agent_file, steps, stranger
+):
+    hands, _ = await start_agents("rules: []", agents={"foreign": agent_file("permission: {edit: ask}\n")})
+    request = led(hands, steps(("edits", GREET, "X = 3\n")), asks=AskTerms())
+    await hands.transport.submit([request])
+    ask = await held(hands, request)
+
+    await stranger.answer(request.task_id, ask.ask_id, "once", by="alice")
+    events = []
+    await hands.until(request.trace_id, lambda progress: events.extend(progress.events) or _waits_anew(events))
+    assert len(await open_asks(hands.transport, trace_id=request.trace_id)) == 1
+    no = Reply(choice="reject", message="not this file")
+    await hands.transport.answer(request.task_id, ask.ask_id, no.text(), by="me", asked=ask.digest())
+    result = await hands.ended(request.task_id)
+
+    assert (result.errors, result.patch) == ((), None)
+    [answered] = await hands.events(request.trace_id, "ask_answered")
+    assert (answered.answer, answered.by) == ("reject", "me")
+
+
+def _waits_anew(events) -> bool:
+    waits = [event for event in events if event.kind == "state" and event.state is State.WAITING]
+    return len(waits) == 2 and any(event.kind == "warning" and event.code == STRUCK for event in events)
+
+
 async def test_a_plain_no_ends_the_task_and_a_word_with_it_does_not(start_agents, led, agent_file, steps):
     hands, _ = await start_agents("rules: []", agents={"foreign": agent_file("permission: {edit: ask}\n")})
     for reply, ends in ((Reply(choice="reject", message="not this file"), False), (Reply(choice="reject"), True)):
         request = led(hands, steps(("edits", GREET, "X = 3\n")), asks=AskTerms())
         await hands.transport.submit([request])
         ask = await held(hands, request)
-        await hands.transport.answer(request.task_id, ask.ask_id, reply.text(), by="me")
+        await hands.transport.answer(request.task_id, ask.ask_id, reply.text(), by="me", asked=ask.digest())
 
         result = await hands.ended(request.task_id)
 
@@ -190,7 +219,7 @@ async def test_the_word_of_a_person_who_says_no_reaches_a_program_that_stops(sta
     await hands.transport.submit([request])
     ask = await held(hands, request)
     no = Reply(choice="reject", message="put it into src/other.py")
-    await hands.transport.answer(request.task_id, ask.ask_id, no.text(), by="me")
+    await hands.transport.answer(request.task_id, ask.ask_id, no.text(), by="me", asked=ask.digest())
 
     result = await hands.ended(request.task_id)
 

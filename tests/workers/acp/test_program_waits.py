@@ -9,6 +9,7 @@ from envelope.budget import Budget
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress
+from orchestrator.asks import open_asks
 from orchestrator.metrics.survey import survey
 from orchestrator.session.fold import Session, apply
 from orchestrator.task_life import Ending, task_life
@@ -50,7 +51,8 @@ async def test_a_program_that_asks_waits_for_everybody_who_looks(start_agents, l
     assert (seen.root_task.state, list(seen.root_task.asks)) == (State.WAITING, [ask_id])
     assert [question.kind for question in found.questions] == ["edit"]
     assert found.parked == {("build", "ask"): 1}
-    await hands.transport.answer(request.task_id, ask_id, Reply(choice="once").text(), by="me")
+    [one] = await open_asks(hands.transport, trace_id=request.trace_id)
+    await hands.transport.answer(request.task_id, ask_id, Reply(choice="once").text(), by="me", asked=one.ask.digest())
     result = await hands.ended(request.task_id)
 
     assert result.errors == ()

@@ -127,7 +127,7 @@ async def test_its_model_hears_why_it_was_refused_and_goes_on(start_agents, led,
         await hands.until(request.trace_id, lambda progress: progress.status is State.WAITING)
         [asked] = await open_asks(hands.transport, trace_id=request.trace_id)
         no = Reply(choice="reject", message=why)
-        await hands.transport.answer(request.task_id, asked.ask.ask_id, no.text(), by="me")
+        await hands.transport.answer(request.task_id, asked.ask.ask_id, no.text(), by="me", asked=asked.ask.digest())
         result = await hands.ended(request.task_id)
 
     assert (result.status, result.errors, result.patch) == (State.COMPLETED, (), None)

@@ -8,6 +8,7 @@ from envelope.asks import AskTerms, Reply
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import TaskInput
+from orchestrator.asks import give, open_asks
 from workers.agents.registry import builtin, parse_agent
 from workers.recording.replay import find_cassette, replay
 
@@ -50,8 +51,8 @@ async def test_what_a_person_said_is_in_the_recording(start_agents, workspace, r
     )
     await hands.transport.submit([request])
     await hands.until(request.trace_id, lambda progress: progress.status is State.WAITING)
-    [ask_id] = (await hands.transport.record(request.task_id)).waits_for
-    await hands.transport.answer(request.task_id, ask_id, reply.text(), by="tester")
+    [one] = await open_asks(hands.transport, trace_id=request.trace_id)
+    await give(hands.transport, one, reply, by="tester")
     result = await hands.ended(request.task_id)
 
     blobs, record = hands.transport.blobs, await hands.transport.record(request.task_id)

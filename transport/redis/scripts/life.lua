@@ -97,8 +97,9 @@ local function arrived(task_id, name)
   if task.state == 'waiting' then resume(task, IS_THERE) elseif task.holds then goes_on(task) end
 end
 
--- An answer to an ask of a task: the one that stands, which is the first; false if the task has ended.
-local function give(id, ask, text, by)
+-- An answer to an ask of a task: the one that stands, which is the first; false if the task has ended. `signed`: what
+-- stands in it beside that, of an answer of people's.
+local function give(id, ask, text, by, signed)
   local name = key('answers', id)
   local standing = call('HGET', name, ask)
   if standing then
@@ -106,7 +107,9 @@ local function give(id, ask, text, by)
     return standing
   end
   if not LIVE[call('HGET', key('task', id), 'state')] then return false end
-  standing = cjson.encode({text = text, by = by, at_ms = now})
+  local answer = {text = text, by = by, at_ms = now}
+  for field, value in pairs(signed or {}) do answer[field] = value end
+  standing = cjson.encode(answer)
   call('HSET', name, ask, standing)
   call('PEXPIRE', name, A.answers_ms)
   arrived(id, ASK .. ask)

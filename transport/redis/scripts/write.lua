@@ -117,15 +117,16 @@ function DO.inbox(task)
   return {1, unpack(prompts(task))}
 end
 
--- An ask for more of a tenant's money is answered by another cap; one for more of a trace's by a higher one, too.
+-- An ask for more of a tenant's money is answered by another cap, one for more of a trace's by a higher one: whatever
+-- stands among the answers, who would go on for it finds no money.
 local function is_open(task, ask)
   if string.sub(ask, 1, #TENANTS_CAP) == TENANTS_CAP then
     local cap = call('HGET', key('money', tenant_of(task.flow)), 'cap')
     return cap and ask == TENANTS_CAP .. cap
   end
-  if call('HEXISTS', key('answers', task.id), ask) == 1 then return false end
   local traces = tonumber(string.match(ask, '^' .. TRACES_CAP .. '(%d+)$'))
-  return not traces or traces >= tonumber(call('HGET', key('trace', task.trace), 'cap') or 0)
+  if not traces then return call('HEXISTS', key('answers', task.id), ask) == 0 end
+  return traces >= tonumber(call('HGET', key('trace', task.trace), 'cap') or 0)
 end
 
 local function ask_for_money(task, names)
