@@ -12,6 +12,7 @@ from envelope.lifecycle import State
 from envelope.messages import Output
 from orchestrator.api.tokens import ALL_TENANTS, PERMITS, Right, Role
 from orchestrator.submit import GoalParams, params_of, task_request
+from transport.approvals import RECORDED
 from transport.base import Wait
 from workers.agents.base import Agent
 from workers.agents.registry import card as card_of
@@ -182,7 +183,9 @@ async def test_decisions_are_listed_for_admins_of_their_tenant(api):
         ("api:submitter", "cancel"),
         ("api:approver", "answer"),
     ]
-    assert entries[1]["details"] == {"ask": "ask_1", "answer": '{"choice":"once"}'}
+    details = entries[1]["details"]
+    assert (details["ask"], details["answer"]) == ("ask_1", '{"choice":"once"}')
+    assert details.keys() == {"ask", "answer", *RECORDED}  # with what proves that a person gave it
     assert checked == (200, {"entries": 2, "sealed": 0, "breaks": [], "unsigned": []})
     assert await api.call("GET", "/v1/audit", who="stranger") == (200, [])
     assert await api.call("GET", "/v1/audit", who="operator", params={"limit": 1}) == (200, entries[:1])
@@ -368,5 +371,6 @@ async def test_an_agent_is_told_with_every_field_of_the_catalogue(api):
     kept_here = {"prompt", "disabled", "fixed", "returns_patch", "counts_tests", "stops_at_failure"}
     kept_here |= {"command", "env", "session_mode"}  # of a program that leads it
     kept_here |= {"named_fields", "unheeded"}  # of its file
-    assert {field.name for field in fields(Agent)} - kept_here == tuned.keys()
+    made = {"digest"}  # of the file
+    assert {field.name for field in fields(Agent)} - kept_here | made == tuned.keys()
     assert (tuned["max_turns"], tuned["temperature"], tuned["top_p"], tuned["color"]) == (7, 0.5, 0.9, "#ff0000")

@@ -20,7 +20,7 @@ async def small(api):
     """A server whose tenants may store 8 MiB an hour; of that 1 MiB with a token that only looks."""
     cells = api.stage.transport._cells  # pyright: ignore[reportPrivateUsage]
     cells.limits = replace(cells.limits, upload_hour_bytes=HOUR_BYTES)
-    api.secrets["looks"] = api.tokens.create("looks", Role.SUBMITTER, "default", read_only=True)
+    api.secrets["looks"] = await api.tokens.create("looks", Role.SUBMITTER, "default", read_only=True)
     return api
 
 
