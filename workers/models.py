@@ -17,8 +17,8 @@ from .llm.limits import UNKNOWN, ModelLimits
 from .llm.listed import Listed, listed, resold
 from .llm.litellm import LiteLlmModel
 from .llm.openai_format import thinks
-from .llm.options import max_tokens
-from .llm.prices import FREE, Price
+from .llm.options import max_tokens, service_rank
+from .llm.prices import FREE, USUAL_RANKS, Price, dearest
 from .llm.providers import PROVIDERS, is_private
 
 Engine = Literal["auto", "direct", "litellm"]
@@ -88,9 +88,17 @@ class Models:
         is_ours = _provider(name) == _provider(self.default)
         return (self.base_url, self.api_key) if is_ours else ("", "")
 
-    async def price(self, name: str) -> Price | None:
+    async def price(self, name: str, options: Mapping[str, Any] | None = None) -> Price | None:
         """The operator's, else the public list's; nothing is paid for a model that runs here. None: nobody knows it; a
-        task with a cost cap must not call it."""
+        task with a cost cap must not call it. `options` of its calls: a rank of service may cost more."""
+        usual, rank = await self._usual_price(name), service_rank(options or {})
+        if usual is None or not rank:
+            return usual
+        known = None if name in self.prices else await asyncio.to_thread(listed, name)
+        of_rank = known.ranks.get(rank) if known else None
+        return of_rank or (usual if rank in USUAL_RANKS else dearest(usual))
+
+    async def _usual_price(self, name: str) -> Price | None:
         if name in self.prices:
             return self.prices[name]
         provider = PROVIDERS.get(_provider(name))

@@ -23,6 +23,7 @@ from ..agent.hearing import wait_of
 from ..agent.history import Prompt, reopen_session
 from ..agent.loop import run
 from ..agent.session import Session
+from ..agents.base import Agent
 from ..commands.prompts import Prompts, is_from_person
 from ..delivery.attempt import Attempt, resume_token
 from ..delivery.output_schema import answer_tools
@@ -75,7 +76,7 @@ class AgentTasks:
             shown = attempt.request.input.prompt[:SHOWN_PROMPT_CHARS]
             report(MessageAdded(role="user", text=shown, synthetic=session.messages[-1].synthetic))
         ledger = await attempt.reporter.ask_ledger()
-        price = await self._price(tape, PRICE_NAME, session.model)
+        price = await self._price(tape, PRICE_NAME, session.model, attempt.agent)
         require_price(price, session, ledger)
         session = with_its_traces_cap(session, ledger)
         equipment = self.kit.equipment
@@ -95,15 +96,15 @@ class AgentTasks:
                     session = await prompts.opened(session, attempt.request.input.prompt)
                 session, is_new = await run(session, hearing(loop, prompts, attempt.agent.name)), False
                 if session.model != model:
-                    price = await self._price(tape, f"{PRICE_NAME} of {session.model}", session.model)
+                    price = await self._price(tape, f"{PRICE_NAME} of {session.model}", session.model, attempt.agent)
                     rigging = replace(rigging, price=price)
         if wait := _wait_of(session):
             return Pause(wait)
         token = resume_token(attempt.claim, attempt.request, attempt.reporter)
         return _outcome(session, attempt.request.task_id, token, await attachments(self.kit.transport.blobs, session))
 
-    async def _price(self, tape: Tape, name: str, model: str) -> Price | None:
-        return await tape.kept(name, PRICE, lambda: self.kit.models.price(model))
+    async def _price(self, tape: Tape, name: str, model: str, agent: Agent) -> Price | None:
+        return await tape.kept(name, PRICE, lambda: self.kit.models.price(model, agent.model_options))
 
     async def _tape(self, attempt: Attempt) -> Tape:
         params, blobs = agent_params(attempt.request), self.kit.transport.blobs

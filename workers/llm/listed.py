@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -13,6 +13,7 @@ from .litellm import read_list
 from .prices import Price, Rates
 
 _TIER = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
+RANKS = ("priority", "flex")  # of service, whose prices the list knows
 MAX_PARTS = 8  # of a model's name
 _SEES: dict[str, Kind] = {"supports_vision": "image", "supports_pdf_input": "pdf"}
 # our rate → how the list calls it
@@ -33,6 +34,7 @@ class Listed:
     context: int | None = None
     output: int | None = None
     price: Price | None = None
+    ranks: Mapping[str, Price] = field(default_factory=dict[str, Price])  # by `service_tier`, where it has its own
     sees: frozenset[Kind] = frozenset()
     thinks: bool = False
 
@@ -64,6 +66,7 @@ def _rows() -> Mapping[str, Mapping[str, Any]]:
     """Of a thousand fields and languages only what is asked here: 3 MB of text would stay as 20 MB of objects."""
     kept = {
         *_RATES.values(),
+        *(f"{rate}_{rank}" for rate in _RATES.values() for rank in RANKS),
         *_SEES,
         "litellm_provider",
         "mode",
@@ -86,18 +89,27 @@ def _listed(row: Mapping[str, Any]) -> Listed:
         context=_tokens(row.get("max_input_tokens") or row.get("max_tokens")),
         output=_tokens(row.get("max_output_tokens")),
         price=_price(row),
+        ranks={rank: price for rank in RANKS if (price := _price(row, f"_{rank}"))},
         sees=frozenset(kind for key, kind in _SEES.items() if row.get(key)),
         thinks=bool(row.get("supports_reasoning")),
     )
 
 
-def _price(row: Mapping[str, Any]) -> Price | None:
-    base = _rates(row, "")
+def _price(row: Mapping[str, Any], rank: str = "") -> Price | None:
+    base = _rates(row, rank)
     if base.get("input_microusd") is None or base.get("output_microusd") is None:
         return None
     thresholds = sorted(int(found[1]) for key in row if (found := _TIER.fullmatch(key)))
-    tiers = [(kilo * 1000, Rates(**{**base, **_rates(row, f"_above_{kilo}k_tokens")})) for kilo in thresholds]
+    tiers = [(kilo * 1000, Rates(**{**base, **_above(row, kilo, rank, base)})) for kilo in thresholds]
     return Price(**base, tiers=tuple(tiers))
+
+
+def _above(row: Mapping[str, Any], kilo: int, rank: str, base: Mapping[str, int]) -> dict[str, Any]:
+    """Of a rank whose long calls the list does not know: as much as the rank's short ones, or the usual long ones."""
+    usual = _rates(row, f"_above_{kilo}k_tokens")
+    return _rates(row, f"_above_{kilo}k_tokens{rank}") or {
+        ours: max(rate, base.get(ours, 0)) for ours, rate in usual.items()
+    }
 
 
 def _rates(row: Mapping[str, Any], suffix: str) -> dict[str, Any]:

@@ -59,6 +59,15 @@ def max_tokens(options: Mapping[str, Any]) -> int | None:
     return told if isinstance(told, int) and not isinstance(told, bool) and told > 0 else None
 
 
+def service_rank(options: Mapping[str, Any]) -> str:
+    """The provider's `service_tier` that an agent's file asks for; empty for none.
+
+    >>> service_rank({"serviceTier": "Priority"}), service_rank({})
+    ('priority', '')
+    """
+    return str(sent(options, ("service_tier",)).get("service_tier") or "").strip().lower()
+
+
 def left_out(options: Mapping[str, Any], known: Collection[str]) -> Iterator[str]:
     """The options that another provider takes, and one that takes the `known` does not.
 

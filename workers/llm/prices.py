@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
+from typing import Any
 
 from envelope.budget import Usage
 
@@ -34,6 +36,27 @@ class Price(Rates):
 
 
 FREE = Price(0, 0)
+# What ranks of service cost no more than the listed price; `flex` and `batch` cost less where the list says so. Any
+# other rank (`priority`, `performance`, `scale`) is charged as listed, and else at the most that the list has for any
+# model beside its usual price (litellm 1.83, 2026-11: 1.2 to 2.5 times).
+USUAL_RANKS = frozenset(("", "auto", "default", "standard", "standard_only", "on_demand", "flex", "batch"))
+DEAREST_RANK = 2.5
+
+
+def dearest(price: Price) -> Price:
+    """What a call of a better rank costs at most, where nobody says what.
+
+    >>> dearest(Price(1_000_000, 2_000_000, tiers=((200_000, Rates(3, 5)),)))
+    Price(input_microusd=2500000, output_microusd=5000000, cached_microusd=None, cache_write_microusd=None, \
+tiers=((200000, Rates(input_microusd=8, output_microusd=13, cached_microusd=None, cache_write_microusd=None)),))
+    """
+    tiers = tuple((above, Rates(**_multiplied(rates))) for above, rates in price.tiers)
+    return Price(**_multiplied(price), tiers=tiers)
+
+
+def _multiplied(rates: Rates) -> dict[str, Any]:
+    named = {field.name: getattr(rates, field.name) for field in fields(Rates)}
+    return {name: None if rate is None else math.ceil(rate * DEAREST_RANK) for name, rate in named.items()}
 
 
 def cost_microusd(price: Price, usage: Usage) -> int:

@@ -10,7 +10,7 @@ import pytest
 from envelope.budget import Usage
 from workers.llm.direct import DirectModel
 from workers.llm.listed import listed
-from workers.llm.litellm import LiteLlmModel
+from workers.llm.litellm import LiteLlmModel, read_list
 from workers.llm.prices import Price, Rates, cost_microusd
 from workers.models import Models
 
@@ -81,6 +81,42 @@ async def test_the_operators_price_goes_before_the_list():
     models = Models(prices={"openai/gpt-4o": Price(9, 9)})
 
     assert await models.price("openai/gpt-4o") == Price(9, 9)
+
+
+@pytest.mark.parametrize(
+    ("name", "tier", "times"),
+    [
+        ("openai/gpt-4o", "priority", 1.7),  # as the list has it
+        ("openai/gpt-5.5", "flex", 0.5),
+        ("openai/gpt-5.5", "auto", 1.0),
+        ("openai/gpt-5.5", "scale", 2.5),  # nobody says what: at most so much
+        ("anthropic/claude-sonnet-4-5", "standard_only", 1.0),
+        ("groq/own", "performance", 2.5),  # the operator's price is the usual one
+        ("groq/own", "flex", 1.0),
+    ],
+)
+async def test_a_better_rank_of_service_is_charged_as_one(name, tier, times):
+    models = Models(prices={"groq/own": Price(4_000_000, 8_000_000)})
+    usual = await models.price(name)
+
+    ranked = await models.price(name, {"serviceTier": tier})
+
+    assert usual and ranked
+    found = (ranked.input_microusd / usual.input_microusd, ranked.output_microusd / usual.output_microusd)
+    assert found == (times, times)
+
+
+async def test_what_costs_nothing_costs_nothing_in_any_rank():
+    assert await Models().price("ollama/llama3", {"service_tier": "priority"}) == Price(0, 0)
+
+
+async def test_a_long_call_of_a_better_rank_is_never_cheaper_than_a_usual_one():
+    for name, row in read_list().items():
+        known = listed(name) if row.get("mode") == "chat" else None
+        for rank in known.ranks if known and known.price else ():
+            for tokens in (1_000, 250_000, 300_000, 900_000) if rank == "priority" else ():
+                ranked, usual = known.ranks[rank].rates(tokens), known.price.rates(tokens)
+                assert ranked.output_microusd >= usual.output_microusd, name
 
 
 def test_the_list_knows_windows_cache_prices_and_tiers():
