@@ -94,6 +94,14 @@ def estimated(messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], reply_
     return Usage(input_tokens=(sent + described) // 4 + 1, output_tokens=reply_chars // 4 + 1)
 
 
+def said_usage(read: Callable[[Json], Usage], said: Json) -> Usage:
+    """None at all where numbers are no numbers of tokens: the reply is as good, and was paid."""
+    try:
+        return read(said)
+    except (TypeError, ValueError, ArithmeticError, AttributeError):
+        return Usage()
+
+
 def counted(usage: Usage, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], reply_chars: int) -> Usage:
     """The server's own count where it can be true: no call is without input, and no words are without tokens."""
     says_input, says_output = usage.input_tokens > 0, usage.output_tokens > 0 or not reply_chars

@@ -73,6 +73,16 @@ def test_thousands_of_calls_in_one_reply_keep_nobody_busy():
     assert len({call.id for call in reply.tool_calls}) == 20_000
 
 
+def test_a_name_with_every_piece_of_a_call_keeps_nobody_busy():
+    pieces = ['{"content": "', *["x"] * 30_000, '"}']
+    calls = [chat({"tool_calls": [{"index": 0, "function": {"name": "read", "arguments": one}}]}) for one in pieces]
+
+    with at_once():
+        reply = read(OPENAI, *calls, CHAT_ENDS)
+
+    assert [len(call.arguments) for call in reply.tool_calls] == [30_015]
+
+
 def test_thousands_of_citations_keep_nobody_busy():
     cited = [
         {"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta", "citation": {"n": n}}}
@@ -146,8 +156,18 @@ EACH_FORMAT = pytest.mark.parametrize("reply", [in_chat, in_responses, in_anthro
 @EACH_FORMAT
 @pytest.mark.parametrize(
     "usage",
-    [{}, {"input": 0, "output": 0}, {"input": 2**53 - 1, "output": 1}, {"input": 7, "output": 10**12}, {"output": 0}],
-    ids=["none", "zeros", "endless-input", "endless-output", "half"],
+    [
+        {},
+        {"input": 0, "output": 0},
+        {"input": 2**53 - 1, "output": 1},
+        {"input": 7, "output": 10**12},
+        {"output": 0},
+        {"input": -5, "output": 1},
+        {"input": "many", "output": 1},
+        {"input": 7, "output": 1.5},
+        {"input": float("inf"), "output": 1},
+    ],
+    ids=["none", "zeros", "endless-input", "endless-output", "half", "negative", "words", "fraction", "infinite"],
 )
 def test_a_count_that_cannot_be_true_is_estimated(reply, usage):
     found = reply(usage).usage
@@ -238,6 +258,20 @@ def test_each_answer_finds_its_own_call_though_their_ids_are_the_same(ids):
     called = [one["id"] for one in messages[1]["content"] if one["type"] == "tool_use"]
     answered = [one["tool_use_id"] for one in messages[2]["content"]]
     assert called == answered and len({*called}) == 2
+
+
+def test_calls_that_a_server_puts_in_one_place_all_go_back():
+    """Some number everything 0, or nothing; an answer whose call is missing would end the session."""
+    items = [{"type": "response.output_item.done", "item": call_item(one)} for one in ("a", "b")]
+    blocks = [{"type": "content_block_start", "index": 0, "content_block": call_block(one)} for one in ("a", "b")]
+    ended = {"type": "response.completed", "response": {"status": "completed"}}
+    stopped = {"type": "message_delta", "delta": {"stop_reason": "tool_use"}}
+
+    in_responses_api = sent_again(RESPONSES, read(RESPONSES, *items, ended))
+    in_messages = sent_again(ANTHROPIC, read(ANTHROPIC, *blocks, stopped, {"type": "message_stop"}))
+
+    assert all(f'"call_id": "{one}", "name"' in in_responses_api for one in ("a", "b"))
+    assert all(f'"tool_use", "id": "{one}"' in in_messages for one in ("a", "b"))
 
 
 def test_a_name_that_providers_refuse_does_not_go_back():
