@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 import tracemalloc
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from workers.llm.base import ChatMessage, Completed, Failed, ToolSpec
 from workers.llm.direct import DirectModel
@@ -184,6 +186,19 @@ def test_what_a_server_does_not_count_is_estimated_and_what_it_counts_is_taken(r
     assert only_input.input_tokens == 88 and only_input.output_tokens == len(LONG) // 4 + 1
 
 
+def test_parts_that_are_more_than_their_whole_are_counted_and_paid():
+    """Gateways to Anthropic's models count what the cache had beside the other input."""
+    usage = {
+        **{"prompt_tokens": 5, "completion_tokens": 10},
+        "prompt_tokens_details": {"cached_tokens": 90_000, "cache_write_tokens": 1_000},
+        "completion_tokens_details": {"reasoning_tokens": 5_000},
+    }
+
+    found = read(OPENAI, chat({"content": "hi"}), {**CHAT_ENDS, "usage": usage}).usage
+
+    assert (found.input_tokens, found.output_tokens) == (91_005, 5_000)
+
+
 def in_items(*items: dict) -> Completed:
     return read(RESPONSES, {"type": "response.completed", "response": {"status": "completed", "output": [*items]}})
 
@@ -322,6 +337,33 @@ async def test_a_stream_without_an_end_is_hung_up_on_by_either_engine():
             assert isinstance(last, Failed) and heard < 200, engine
     finally:
         await runner.cleanup()
+
+
+@pytest.mark.parametrize("then", ["breaks off", "says nothing more"])
+@pytest.mark.parametrize("is_whole", [True, False])
+async def test_a_reply_that_has_said_its_end_is_whole_however_its_connection_ends(then, is_whole):
+    released = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for event in (chat({"content": "hi"}), *([CHAT_ENDS] if is_whole else ())):
+            await response.write(f"data: {json.dumps(event)}\n\n".encode())
+        if then == "breaks off":
+            assert request.transport is not None
+            request.transport.close()
+        else:
+            await released.wait()
+        return response
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", answer)
+    async with TestServer(app) as server:
+        model = DirectModel("openai/m", str(server.make_url("/v1")), "no-key-at-all", chunk_timeout_s=0.2)
+        end = [event async for event in model.stream(ASKED, ())][-1]
+        released.set()
+
+    assert isinstance(end, Completed if is_whole else Failed)
 
 
 def test_thousands_of_thoughts_by_way_of_litellm_keep_nobody_busy():
