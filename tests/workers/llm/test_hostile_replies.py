@@ -189,7 +189,8 @@ def test_what_a_server_does_not_count_is_estimated_and_what_it_counts_is_taken(r
 def test_parts_that_are_more_than_their_whole_are_counted_and_paid():
     """Gateways to Anthropic's models count what the cache had beside the other input."""
     usage = {
-        **{"prompt_tokens": 5, "completion_tokens": 10},
+        "prompt_tokens": 5,
+        "completion_tokens": 10,
         "prompt_tokens_details": {"cached_tokens": 90_000, "cache_write_tokens": 1_000},
         "completion_tokens_details": {"reasoning_tokens": 5_000},
     }
