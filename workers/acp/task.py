@@ -74,7 +74,7 @@ class EngineTasks:
         elif session.outcome is None:
             report(WarningRaised(message=AGAIN))
         ledger = await attempt.reporter.ask_ledger()
-        price = await self.kit.models.price(session.model)
+        price = await self.kit.models.price(session.model, attempt.agent.model_options)
         require_price(price, session, ledger)
         session = with_its_traces_cap(session, ledger)
         titling = Titling(self.kit.models, self.kit.limiter, self.kit.agents, self.kit.equipment.habits, attempt)

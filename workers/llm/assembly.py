@@ -18,6 +18,8 @@ CUT = "length"  # the finish reason of a reply that ran into the output limit
 # Longer than those of any provider; what has more is no id and no name, and would fill events and file names.
 MAX_ID_CHARS = 64
 MAX_NAME_CHARS = 200
+# Of one call, read again and again to see whether it is whole: a server may say its name with each piece.
+MAX_CHECKED_CHARS = 8_000_000
 
 
 def mended(text: str) -> str:
@@ -41,6 +43,7 @@ class _PartialCall:
     name: str
     arguments: list[str] = field(default_factory=list[str])
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
+    checked_chars: int = 0
 
 
 class Assembly:
@@ -103,11 +106,11 @@ class Assembly:
         """By the id of the call that each was said of."""
         return {call.id: call.extra for call in self._calls if call.extra}
 
-    @property
-    def has_usable_ids(self) -> bool:
-        """Has each call an id from the provider that is no other call's?"""
+    def are_calls(self, ids: Sequence[object]) -> bool:
+        """Are these the calls' ids, each from the provider, and no other call's? Else an answer would not find its call
+        among what goes back."""
         given = [call.given_id for call in self._calls]
-        return all(given) and len({*given}) == len(given)
+        return all(given) and len({*given}) == len(given) and [*ids] == given
 
     @property
     def has_broken_calls(self) -> bool:
@@ -133,7 +136,11 @@ class Assembly:
 
 
 def _is_whole(call: _PartialCall) -> bool:
-    return not call.given_id and bool(call.arguments) and parsed("".join(call.arguments)) is not None
+    if call.given_id or not call.arguments or call.checked_chars > MAX_CHECKED_CHARS:
+        return False
+    arguments = "".join(call.arguments)
+    call.checked_chars += len(arguments)
+    return parsed(arguments) is not None
 
 
 def _call(call: _PartialCall, *, was_cut: bool) -> ToolCall:

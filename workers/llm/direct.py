@@ -18,7 +18,7 @@ import aiohttp
 
 from envelope.redaction import redact
 
-from .base import ChatMessage, Failed, Failure, ModelEvent, ToolChoice, ToolSpec
+from .base import ChatMessage, Completed, Failed, Failure, ModelEvent, ToolChoice, ToolSpec
 from .connections import CONNECT_TIMEOUT_S, http_session, proxy_for
 from .encoding import BodyEncoder
 from .failures import ProviderError, failed, interrupted, page_words
@@ -118,12 +118,18 @@ class DirectModel:
                 async for event in _refused(response, where, reader, time_s=self.chunk_timeout_s):
                     yield event
                 return
-            async for data in _events(response, reader):
-                for event in reader.read(data):
-                    yield event
-                    if isinstance(event, Failed):
-                        return
-            completed = reader.completed()
+            completed: Completed | None = None
+            try:
+                async for data in _events(response, reader):
+                    for event in reader.read(data):
+                        yield event
+                        if isinstance(event, Failed):
+                            return
+            except (TimeoutError, aiohttp.ClientError, OSError):
+                completed = reader.completed()  # one that has said how it ended is paid, and lacks nothing
+                if completed is None:
+                    raise
+            completed = completed or reader.completed()
             if completed is None:
                 yield Failed(Failure.UNAVAILABLE, "the model's reply ended before it was whole")
                 return

@@ -19,6 +19,7 @@ class EventParser:
         self._max_bytes = max_event_bytes
         self._line: list[bytes] = []  # a line without its end, in pieces
         self._data: list[bytes] = []  # the data lines of an event without its end
+        self._held_bytes = 0  # of both; counted anew, thousands of pieces would keep a worker busy
         self._begun = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
@@ -27,12 +28,16 @@ class EventParser:
         events: list[bytes] = []
         for line in lines:
             if line.startswith(b"data:"):
-                self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+                data = line[6:] if line[5:6] == b" " else line[5:]
+                self._data.append(data)
+                self._held_bytes += len(data) + 1
             elif not line and self._data:
                 events.append(b"\n".join(self._data))
                 self._data.clear()
+                self._held_bytes = 0
         if rest:
             self._line.append(rest)
+            self._held_bytes += len(rest)
         self._bound()
         return events
 
@@ -44,7 +49,9 @@ class EventParser:
         """The lines that end in the chunk, and last what follows their end. A line ends in LF, CR or both."""
         if b"\n" not in chunk and b"\r" not in chunk:
             return [chunk]
-        text = b"".join((*self._line, chunk))
+        line = b"".join(self._line)
+        self._held_bytes -= len(line)
+        text = line + chunk
         self._line.clear()
         if not self._begun:
             self._begun, text = True, text.removeprefix(_BOM)
@@ -55,7 +62,5 @@ class EventParser:
         return text.split(b"\n")
 
     def _bound(self) -> None:
-        if self._line or self._data:
-            held = sum(map(len, self._line)) + sum(map(len, self._data)) + len(self._data)
-            if held > self._max_bytes:
-                raise TooLong(f"an event of more than {self._max_bytes} bytes")
+        if self._held_bytes > self._max_bytes:
+            raise TooLong(f"an event of more than {self._max_bytes} bytes")

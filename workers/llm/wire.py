@@ -94,8 +94,22 @@ def estimated(messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], reply_
     return Usage(input_tokens=(sent + described) // 4 + 1, output_tokens=reply_chars // 4 + 1)
 
 
+def said_usage(read: Callable[[Json], Usage], said: Json) -> Usage:
+    """None at all where numbers are no numbers of tokens: the reply is as good, and was paid."""
+    try:
+        return read(said)
+    except (TypeError, ValueError, ArithmeticError, AttributeError):
+        return Usage()
+
+
 def counted(usage: Usage, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], reply_chars: int) -> Usage:
     """The server's own count where it can be true: no call is without input, and no words are without tokens."""
+    cached = usage.cached_tokens + usage.cache_write_tokens
+    if cached > usage.input_tokens or usage.reasoning_tokens > usage.output_tokens:
+        # a part that is more than its whole was counted beside it; of thoughts some count a few more than were billed
+        whole = usage.input_tokens + (cached if cached > usage.input_tokens else 0)
+        said = max(usage.output_tokens, usage.reasoning_tokens)
+        usage = usage.model_copy(update={"input_tokens": whole, "output_tokens": said})
     says_input, says_output = usage.input_tokens > 0, usage.output_tokens > 0 or not reply_chars
     can_be_true = usage.total_tokens > 0 and max(count for _, count in usage) <= MAX_CALL_TOKENS
     if can_be_true and says_input and says_output:

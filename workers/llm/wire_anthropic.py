@@ -17,7 +17,7 @@ from .claude import claude_of, thinking_for
 from .failures import ProviderError, failed, interrupted
 from .openai_format import sayable
 from .options import ANTHROPIC, left_out, sent
-from .wire import Json, Question, counted, estimated, part
+from .wire import Json, Question, counted, estimated, part, said_usage
 
 # The format demands a limit. These are for models that the list does not know: one that any server's model can do, and
 # one that every Claude of the last years can.
@@ -169,7 +169,9 @@ class AnthropicReader:
             return None
         if self._refusal:
             self._reply.add_text(self._refusal)
-        usage = counted(_usage(self._usage), self._question.messages, self._question.tools, self._reply.chars)
+        usage = counted(
+            said_usage(_usage, self._usage), self._question.messages, self._question.tools, self._reply.chars
+        )
         reply = self._reply.completed(_REASONS[self._reason], usage)
         items = self._items()
         # most replies hold nothing but words and calls, and need not be kept twice
@@ -183,7 +185,8 @@ class AnthropicReader:
         """Not what only people and tools say, nor calls that no answer finds, or that the format refuses."""
         is_forged = any(item.get("type") in NOT_OF_MODEL for item in items)
         names = [call.name for call in reply.tool_calls]
-        return not is_forged and self._reply.has_usable_ids and [*map(sayable, names)] == names
+        ids = [item.get("id") for item in items if item.get("type") == "tool_use"]
+        return not is_forged and self._reply.are_calls(ids) and [*map(sayable, names)] == names
 
     def _message(self, message: Json) -> Iterator[ModelEvent]:
         self._usage.update(part(message, "usage"))

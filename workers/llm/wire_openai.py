@@ -25,7 +25,7 @@ from .openai_items import REASONING_KEYS, THOUGHTS, Extras, parts_of, text_of
 from .options import NOT_WHILE_THINKING, OPENAI, left_out, sent
 from .overflow import is_overflow
 from .retry_after import hinted_ms
-from .wire import Json, Question, counted, part
+from .wire import Json, Question, counted, part, said_usage
 
 DONE = b"[DONE]"
 # How a reply may end, in our words, with who was seen to say it. Whatever else ends one is no answer, and it is asked
@@ -152,7 +152,9 @@ class OpenAiReader:
         reason = self._reason or self._unsaid_reason()
         if not reason:
             return None
-        usage = counted(_usage(self._usage), self._question.messages, self._question.tools, self._reply.chars)
+        usage = counted(
+            said_usage(_usage, self._usage), self._question.messages, self._question.tools, self._reply.chars
+        )
         reply = self._reply.completed("refusal" if self._is_refusal else reason, usage)
         items = self._extras.items(self._question.full_name, reply.tool_calls, self._reply.call_extras)
         cost = told_cost(self._usage) if self._question.at_home else None
@@ -221,9 +223,9 @@ class OpenAiReader:
 def told_cost(usage: Mapping[str, Any]) -> int | None:
     """What OpenRouter or xAI charge for a call, in whole micro-dollars; with a key of the user's own at the provider,
     what that one charges, too. None: they do not say, or nothing that can be true."""
-    own_key = part(usage, "cost_details").get("upstream_inference_cost") if usage.get("is_byok") else 0
+    upstream = part(usage, "cost_details").get("upstream_inference_cost") if usage.get("is_byok") else 0
     ticks = usage.get("cost_in_usd_ticks")
-    parts = (ticks,) if ticks is not None else (usage.get("cost"), own_key or 0)
+    parts = (ticks,) if ticks is not None else (usage.get("cost"), upstream)
     if not all(isinstance(one, int | float) and not isinstance(one, bool) for one in parts):
         return None
     try:

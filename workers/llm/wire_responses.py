@@ -23,7 +23,7 @@ from .base import ChatMessage, Completed, FilePart, ModelEvent, ToolCall, ToolSp
 from .failures import ProviderError, failed, interrupted
 from .openai_format import sayable, thinks
 from .options import NOT_WHILE_THINKING, RESPONSES, left_out, sent
-from .wire import Json, Question, counted, part
+from .wire import Json, Question, counted, part, said_usage
 from .wire_openai import DONE, openai_error
 
 ENCRYPTED = "reasoning.encrypted_content"
@@ -140,11 +140,12 @@ class ResponsesReader:
     def completed(self) -> Completed | None:
         if not self._response:
             return None
-        question, usage = self._question, _usage(part(self._response, "usage"))
+        question, usage = self._question, said_usage(_usage, part(self._response, "usage"))
         usage = counted(usage, question.messages, question.tools, self._reply.chars)
         reply = self._reply.completed(self._finish_reason(), usage)
         items = [_returned(self._items[place]) for place in sorted(self._items) if _is_returned(self._items[place])]
-        is_whole = self._reply.has_usable_ids and all(map(_is_of_model, items))
+        ids = [item.get("call_id") or item.get("id") for item in items if item.get("type") == "function_call"]
+        is_whole = self._reply.are_calls(ids) and all(map(_is_of_model, items))
         return replace(reply, provider_items=verbatim(self._question.full_name, items) if is_whole else None)
 
     def _ended(self, response: Json) -> Iterator[ModelEvent]:

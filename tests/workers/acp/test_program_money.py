@@ -66,6 +66,16 @@ async def test_a_grant_that_is_used_up_before_there_is_a_session_is_said_so(star
     assert server.log.requests == 0
 
 
+async def test_a_better_rank_of_service_is_charged_to_a_programs_task_too(start_agents, led, agent_file, steps):
+    ranked = agent_file("options: {serviceTier: priority}\n")
+    hands, _ = await start_agents(SAYS, agents={"foreign": agent_file(), "ranked": ranked})
+    requests = [led(hands, steps(("openai", "a")), agent=agent) for agent in ("foreign", "ranked")]
+
+    usual, better = [(await hands.result(request)).metrics.cost_microusd for request in requests]
+
+    assert better > 2 * usual > 0
+
+
 @pytest.mark.parametrize(
     ("budget", "limit", "code", "calls"),
     [

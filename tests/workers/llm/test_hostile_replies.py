@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 import tracemalloc
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from workers.llm.base import ChatMessage, Completed, Failed, ToolSpec
 from workers.llm.direct import DirectModel
@@ -71,6 +73,16 @@ def test_thousands_of_calls_in_one_reply_keep_nobody_busy():
         reply = read(OPENAI, chat({"tool_calls": calls}), CHAT_ENDS)
 
     assert len({call.id for call in reply.tool_calls}) == 20_000
+
+
+def test_a_name_with_every_piece_of_a_call_keeps_nobody_busy():
+    pieces = ['{"content": "', *["x"] * 30_000, '"}']
+    calls = [chat({"tool_calls": [{"index": 0, "function": {"name": "read", "arguments": one}}]}) for one in pieces]
+
+    with at_once():
+        reply = read(OPENAI, *calls, CHAT_ENDS)
+
+    assert [len(call.arguments) for call in reply.tool_calls] == [30_015]
 
 
 def test_thousands_of_citations_keep_nobody_busy():
@@ -146,8 +158,18 @@ EACH_FORMAT = pytest.mark.parametrize("reply", [in_chat, in_responses, in_anthro
 @EACH_FORMAT
 @pytest.mark.parametrize(
     "usage",
-    [{}, {"input": 0, "output": 0}, {"input": 2**53 - 1, "output": 1}, {"input": 7, "output": 10**12}, {"output": 0}],
-    ids=["none", "zeros", "endless-input", "endless-output", "half"],
+    [
+        {},
+        {"input": 0, "output": 0},
+        {"input": 2**53 - 1, "output": 1},
+        {"input": 7, "output": 10**12},
+        {"output": 0},
+        {"input": -5, "output": 1},
+        {"input": "many", "output": 1},
+        {"input": 7, "output": 1.5},
+        {"input": float("inf"), "output": 1},
+    ],
+    ids=["none", "zeros", "endless-input", "endless-output", "half", "negative", "words", "fraction", "infinite"],
 )
 def test_a_count_that_cannot_be_true_is_estimated(reply, usage):
     found = reply(usage).usage
@@ -162,6 +184,20 @@ def test_what_a_server_does_not_count_is_estimated_and_what_it_counts_is_taken(r
 
     assert only_output.output_tokens == 77 and only_output.input_tokens > 5
     assert only_input.input_tokens == 88 and only_input.output_tokens == len(LONG) // 4 + 1
+
+
+def test_parts_that_are_more_than_their_whole_are_counted_and_paid():
+    """Gateways to Anthropic's models count what the cache had beside the other input."""
+    usage = {
+        "prompt_tokens": 5,
+        "completion_tokens": 10,
+        "prompt_tokens_details": {"cached_tokens": 90_000, "cache_write_tokens": 1_000},
+        "completion_tokens_details": {"reasoning_tokens": 5_000},
+    }
+
+    found = read(OPENAI, chat({"content": "hi"}), {**CHAT_ENDS, "usage": usage}).usage
+
+    assert (found.input_tokens, found.output_tokens) == (91_005, 5_000)
 
 
 def in_items(*items: dict) -> Completed:
@@ -240,6 +276,20 @@ def test_each_answer_finds_its_own_call_though_their_ids_are_the_same(ids):
     assert called == answered and len({*called}) == 2
 
 
+def test_calls_that_a_server_puts_in_one_place_all_go_back():
+    """Some number everything 0, or nothing; an answer whose call is missing would end the session."""
+    items = [{"type": "response.output_item.done", "item": call_item(one)} for one in ("a", "b")]
+    blocks = [{"type": "content_block_start", "index": 0, "content_block": call_block(one)} for one in ("a", "b")]
+    ended = {"type": "response.completed", "response": {"status": "completed"}}
+    stopped = {"type": "message_delta", "delta": {"stop_reason": "tool_use"}}
+
+    in_responses_api = sent_again(RESPONSES, read(RESPONSES, *items, ended))
+    in_messages = sent_again(ANTHROPIC, read(ANTHROPIC, *blocks, stopped, {"type": "message_stop"}))
+
+    assert all(f'"call_id": "{one}", "name"' in in_responses_api for one in ("a", "b"))
+    assert all(f'"tool_use", "id": "{one}"' in in_messages for one in ("a", "b"))
+
+
 def test_a_name_that_providers_refuse_does_not_go_back():
     name = "functions.read\x1b[2J"
 
@@ -288,6 +338,33 @@ async def test_a_stream_without_an_end_is_hung_up_on_by_either_engine():
             assert isinstance(last, Failed) and heard < 200, engine
     finally:
         await runner.cleanup()
+
+
+@pytest.mark.parametrize("then", ["breaks off", "says nothing more"])
+@pytest.mark.parametrize("is_whole", [True, False])
+async def test_a_reply_that_has_said_its_end_is_whole_however_its_connection_ends(then, is_whole):
+    released = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for event in (chat({"content": "hi"}), *([CHAT_ENDS] if is_whole else ())):
+            await response.write(f"data: {json.dumps(event)}\n\n".encode())
+        if then == "breaks off":
+            assert request.transport is not None
+            request.transport.close()
+        else:
+            await released.wait()
+        return response
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", answer)
+    async with TestServer(app) as server:
+        model = DirectModel("openai/m", str(server.make_url("/v1")), "no-key-at-all", chunk_timeout_s=0.2)
+        end = [event async for event in model.stream(ASKED, ())][-1]
+        released.set()
+
+    assert isinstance(end, Completed if is_whole else Failed)
 
 
 def test_thousands_of_thoughts_by_way_of_litellm_keep_nobody_busy():

@@ -428,6 +428,8 @@ def test_usage_may_stand_elsewhere(where):
         ({"cost": 0.00019325}, 194),
         ({"cost": 0}, 0),
         ({"cost": 0.00001, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.0003}}, 310),
+        ({"cost": 0.00001, "is_byok": True}, None),  # what the user's own provider takes is not said
+        ({"cost": 0, "is_byok": True, "cost_details": {"upstream_inference_cost": None}}, None),
         ({"cost_in_usd_ticks": 1_466_250}, 147),
         ({"cost": -1}, None),
         ({"cost": 1e9}, None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pytest
 from hypothesis import given
@@ -46,3 +47,13 @@ def test_an_event_without_an_end_is_refused_before_it_fills_the_memory(piece):
     with pytest.raises(TooLong):
         for _ in range(100):
             parser.feed(piece)
+
+
+@pytest.mark.parametrize("piece", [b"x", b"data:\n" * 5_000])
+def test_an_event_in_thousands_of_pieces_is_read_in_reasonable_time(piece):
+    parser, began_s = EventParser(), time.process_time()
+
+    for _ in range(30_000 if len(piece) == 1 else 200):
+        parser.feed(piece)
+
+    assert time.process_time() - began_s < 2
