@@ -189,13 +189,18 @@ def test_how_a_reply_ended(exchange: tuple, kind: str, error: str):
 
 def test_what_differs_is_named():
     truth = truth_of("openai", 200, STREAM, CHAT_CALL)
-    truth.usage = {"output": 3}
+    truth.usage = {"input": 9, "output": 3}
 
     assert compared(truth, replace(truth)) == []
     assert compared(truth, Truth(ERROR, error="unavailable")) == ["tool_calls read as error (unavailable)"]
-    other = replace(truth, text="x", reasoning="", calls=[oracle.Call("c", "read", "{}")], usage={"output": 4})
+    other = replace(
+        truth, text="x", reasoning="", calls=[oracle.Call("c", "read", "{}")], usage={"input": 9, "output": 4}
+    )
     assert compared(truth, other) == ["text", "reasoning", "calls: arguments", "usage: output"]
     assert compared(truth, replace(truth, calls=truth.calls * 2)) == ["calls: too many"]
+    uncounted = replace(truth, usage={"output": 3})  # which the server did not say is estimated, and never nothing
+    assert compared(uncounted, replace(truth, usage={"input": 0, "output": 3})) == ["usage: no input"]
+    assert compared(uncounted, truth) == []
 
 
 def test_a_request_must_hold_the_turn_as_it_came():
