@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from transport.settings import user_file
+from transport.state_folder import private_folder
 
 from ..agent_files import agent_files
 from ..errors import BadInput
@@ -93,7 +94,7 @@ def _brought(source: str, folder: str, commit: str, settings: Settings, store: S
         page = asyncio.run(skill_at(source, folder))
         return Brought(page.entries, page.source)
     if "://" in source or source.startswith("git@"):
-        cache = settings.state_dir / "cache"
+        cache = private_folder(settings.state_dir) / "cache"
         return asyncio.run(fetched_skill(source, folder, commit, cache_dir=cache, forges=dict(settings.forges)))
     if folder or commit:
         raise BadInput("--folder and --commit are of repositories", hint="name the skill's own folder as SOURCE")

@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
+from transport import approvals
 from transport.base import Claim, Lease, LeaseKeeper, TaskRecord, Transport
 from transport.blobs import MemoryBlobs
 from transport.embedded import Server
@@ -94,7 +95,7 @@ async def fleet(request: pytest.FixtureRequest, redis_server: Server) -> AsyncIt
         yield TimedFleet(memory, clock, memory.keeper)
         return
     url = redis_server.url
-    transport = RedisTransport(ClockedCells(url, name, clock), fresh(), MemoryBlobs(), ("explore",))
+    transport = RedisTransport(ClockedCells(url, name, clock), fresh(), approvals.none(), MemoryBlobs(), ("explore",))
     yield TimedFleet(transport, clock, lambda: RedisKeeper(ClockedCells(url, name, clock)))
     await transport.close()
 

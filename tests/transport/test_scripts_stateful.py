@@ -33,6 +33,7 @@ from envelope.errors import ErrorCode, MusterError
 from envelope.events import TextDelta
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, Output, Priority, TaskProgress, TaskRequest, TaskResult
+from transport import approvals
 from transport.base import Allotment, Claim, Lease, LeaseKeeper, TaskRecord, Transport, Wait
 from transport.blobs import MemoryBlobs
 from transport.embedded import Server
@@ -144,8 +145,8 @@ class ScriptsAndModel(RuleBasedStateMachine):
         fleet = f"stateful{next(_fleets)}"
         cells = self.cells(url, fleet)
         self.cell = cells.first
-        real = RedisTransport(cells, KEYRING, MemoryBlobs(), POOLS)
-        model = MemoryTransport(clock=self.clock, limits=LIMITS, keyring=KEYRING)
+        real = RedisTransport(cells, KEYRING, approvals.none(), MemoryBlobs(), POOLS)
+        model = MemoryTransport(clock=self.clock, limits=LIMITS, keyring=KEYRING, approval_keys=approvals.none())
         self.pair = Pair(runner, model, real, partial(self.do_chores, cells.first))
         self.keepers = {
             self.pair.model: self.pair.model.keeper,

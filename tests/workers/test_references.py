@@ -185,13 +185,14 @@ async def test_a_blob_is_read_only_when_it_is_named(reader, transport):
 
 
 async def test_a_blob_that_is_read_in_pieces_is_fetched_once(reader, transport, monkeypatch):
-    named, get, fetched = await transport.blobs.put(b"line one\nline two\n"), transport.blobs.get, []
+    kind = type(transport.blobs)
+    named, get, fetched = await transport.blobs.put(b"line one\nline two\n"), kind.get, []
 
-    async def noted(blob: str) -> bytes:
+    async def noted(self, blob: str) -> bytes:
         fetched.append(blob)
-        return await get(blob)
+        return await get(self, blob)
 
-    monkeypatch.setattr(transport.blobs, "get", noted)
+    monkeypatch.setattr(kind, "get", noted)
 
     texts, _, _ = await reader(
         [f"blob:{named}#1-1", f"blob:{named}#2-2"], [ref("blob", named, (1, 1)), ref("blob", named, (2, 2))]

@@ -282,10 +282,9 @@ def test_a_reader_who_has_gone_and_a_full_disk_are_told_apart(desk):
     assert (closed.exit_code, closed.stderr) == (0, "")
 
 
-def test_something_unforeseen_is_one_sentence_without_verbose(desk):
-    """A state folder that is a file is nobody's plan."""
+def test_a_state_folder_that_is_a_file_is_one_sentence_without_verbose(desk):
     (desk.home / "file").write_text("")
     done = desk.muster("task", "list", env={"MUSTER_STATE_DIR": str(desk.home / "file")})
-    _expect(done, INFRASTRUCTURE, "error: ", "hint: ")
+    _expect(done, USAGE, "error: ", "hint: ")
     loud = desk.muster("task", "list", "--verbose", env={"MUSTER_STATE_DIR": str(desk.home / "file")})
     assert "Traceback" in loud.stderr

@@ -88,7 +88,7 @@ async def test_what_is_older_than_a_thousand_roots_is_found_by_its_end_and_answe
     await town.transport.submit([task_request(**fields, prompt="x") for _ in range(1_001)])
 
     listed = await town.type("ask", "list", "--json")
-    answered = await town.type("ask", "answer", "old1", "once")
+    answered = await town.type("ask", "answer", "old1", "reject")
     shown = await town.type("task", "show", "--json", task_id[-8:])
 
     assert [json.loads(line)["task_id"] for line in listed.stdout.splitlines()] == [task_id]

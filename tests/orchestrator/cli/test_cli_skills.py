@@ -85,7 +85,7 @@ def test_a_repository_is_pinned_at_its_commit(desk, user):
     assert added.exit_code == 0, added.stderr
     assert (user / "skills/sing/a.txt").read_text() == "la"
     assert (lock["skills"]["sing"]["commit"], lock["skills"]["sing"]["source"][-10:]) == (commit, "music/sing")
-    assert (missing.exit_code, "has no SKILL.md" in missing.stderr) == (2, True)
+    assert (missing.exit_code, "has no SKILL.md" in missing.stderr) == (2, True), missing.stderr
     assert faults(desk) == {"sing": ""}
 
 

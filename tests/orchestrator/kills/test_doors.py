@@ -266,7 +266,8 @@ async def test_what_cannot_be_is_refused_at_every_door_and_changes_nothing(doors
         told = {key: value.format(task=doors.task) if key == "resume_token" else value for key, value in body.items()}
         status, problem = await doors.call(method, path, who=case.who, json=told)
         assert (status, case.title in problem["title"], problem["status"]) == (case.status, True, status), problem
-        assert changed(state, await doors.scene.state()) == set()
+        # what was sent counts as sent, whatever comes of it
+        assert {key for key in changed(state, await doors.scene.state()) if b":uploads:" not in key} == set()
     if case.python:
         if case.raises:
             with pytest.raises(case.raises) as refusal:
@@ -274,7 +275,8 @@ async def test_what_cannot_be_is_refused_at_every_door_and_changes_nothing(doors
             assert refusal.value.hint
         else:
             await case.python(doors)
-        assert changed(state, await doors.scene.state()) == set()
+        # what was sent counts as sent, whatever comes of it
+        assert {key for key in changed(state, await doors.scene.state()) if b":uploads:" not in key} == set()
 
 
 async def test_of_two_who_answer_at_once_both_hear_of_the_same_answer(doors: Doors):
