@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from .syntax import COMPARED, Node, Unparsable, is_arithmetic, source_of, walk
+from .syntax import COMPARED, Node, Unparsable, expanded_in, is_arithmetic, source_of, walk
 from .variables import set_by_command
 from .words import SimpleCommand, value_of
 
@@ -21,7 +21,9 @@ _NUMBER = re.compile(r"[+-]?\d+")
 _SAME = re.compile(r"\"?\$\{?([A-Za-z_]\w*)(?::?[-=+]\d+)?\}?\"?")
 _COUNTS = re.compile(r"\"?\$(?:\{#[\w@*\[\]]+\}|[#?!$])\"?")
 _SLICE = re.compile(r"\$\{\w+(?:\[[@*]\])?:(?![-=+?])([^}]*)\}")
-_ALONE = re.compile(r"[A-Za-z_]\w*(?=\s|[<>|&;)]|$)(?!\s*[-+*/%&|^]?=[^=])")
+_EXPANDED_MARK = "\0"
+# Two operands with nothing between them; a path that begins where a value may be empty.
+_NO_CALCULATION = re.compile(r"[\w\0]\s+[\w\0]|\0\w|\0/\s*[A-Za-z_]|\0/\d*/")
 
 
 def regions(root: Node) -> Iterator[str]:
@@ -60,12 +62,21 @@ def set_in_arithmetic(root: Node) -> Iterator[str]:
             yield found[1] or found[2]
 
 
-def run_by_posix_shells(node: Node) -> Iterator[str]:
-    """`((x > 3))` is for dash a command `x` in two subshells, and each `&&` in it begins another one."""
-    for piece in re.split(r"&&|\|\||[|&;\n]", source_of(node)[2:-2]):
-        command = piece.strip(" \t()!")
-        if _ALONE.match(command):
-            yield command
+def posix_reading(node: Node) -> str:
+    """`((x > 3))` as a shell without it reads that, which runs a command `x` in two subshells.
+
+    What is expanded stands there as a number, which `check_arithmetic` has seen to. `Unparsable` where an empty one
+    would run something else, and for what is no calculation.
+    """
+    marked = source_of(node)[2:-2]
+    for child in node.children:
+        for expanded in expanded_in(child):
+            marked = marked.replace(source_of(expanded), _EXPANDED_MARK, 1)
+    if _NO_CALCULATION.search(marked):
+        raise Unparsable("what stands between (( and )) is a command for some shells")
+    # the grammar takes `a == b` for a test; `!a`, `++a` and `--a` are names that no program has
+    plainer = re.sub(r"!(?=\w)", "! ", re.sub(r"(?:\+\+|--)\w+", "0", marked.replace("==", "=")))
+    return plainer.replace(_EXPANDED_MARK, "0")
 
 
 def check_arithmetic(root: Node, commands: Iterable[SimpleCommand], held: frozenset[str]) -> None:

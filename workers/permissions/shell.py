@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from sandbox.base import WORKSPACE
 
 from .arguments import is_open
-from .arithmetic import check_arithmetic, doubtful_names, run_by_posix_shells, set_in_arithmetic
+from .arithmetic import check_arithmetic, doubtful_names, posix_reading, set_in_arithmetic
 from .rules import CODE
 from .runners import folder_option, inner_commands, program, script
 from .syntax import Node, Unparsable, is_arithmetic, parse, source_of, tree, walk
@@ -47,6 +47,8 @@ _NO_WORDS = _REDIRECTS.union(
     ("variable_assignment", "file_descriptor", "comment", "heredoc_start", "heredoc_body", "heredoc_end"),
     ("command", "subshell", "pipeline", "list", "redirected_statement"),  # `time (a)`, and what follows `<<E` in a line
 )
+# `i++`, `i+=2`, `3`: names that stand in arithmetic, and that no program has.
+_ONLY_COUNTS = re.compile(r"(?:\w+(?:\+\+|--|[-+*/%&|^]?=[^/]*)|\d+)$")
 # Whose redirection is that of the last command in them.
 _CHAINS = frozenset({"list", "pipeline", "negated_command"})
 
@@ -129,8 +131,8 @@ def _read_node(node: Node, found: Mapping[int, SimpleCommand], around: _Around) 
         case "redirected_statement" if node.children[0].type in _REDIRECTS:
             raise Unparsable("there is a redirection without a command")
         case "compound_statement" if is_arithmetic(node):
-            names = ((text, re.match(r"\w+", text)) for text in run_by_posix_shells(node))
-            return CommandLine(tuple(SimpleCommand(text, (Word(name[0], name[0], 0),)) for text, name in names if name))
+            line = _read(posix_reading(node), replace(around, layer=around.layer + 1))
+            return replace(line, commands=tuple(each for each in line.commands if not _ONLY_COUNTS.match(each.name)))
         case "variable_assignment" if node.parent and node.parent.type == "command":
             return CommandLine()  # judged with its command
         case _:

@@ -195,7 +195,7 @@ def _check_arithmetic(node: Node, source: bytes) -> list[Node]:
     closes = next((i for i, child in enumerate(children) if child.type == "))"), None)
     if opens is None or closes is None or node.has_error:
         raise Unparsable(f"not understood at: {source_of(node)[:40]!r}")
-    expanded = [each for child in children[opens + 1 : closes] for each in _expanded_in(child)]
+    expanded = [each for child in children[opens + 1 : closes] for each in expanded_in(child)]
     starts = [each.start_byte for each in expanded]
     ends = [each.end_byte for each in expanded]
     pieces = zip([children[opens].end_byte, *ends], [*starts, children[closes].start_byte], strict=True)
@@ -220,7 +220,7 @@ def _check_arithmetic(node: Node, source: bytes) -> list[Node]:
     return [*expanded, *(child for child in rest if child.is_named)]
 
 
-def _expanded_in(node: Node) -> Iterator[Node]:
+def expanded_in(node: Node) -> Iterator[Node]:
     waiting = [node]
     while waiting:
         node = waiting.pop()

@@ -93,7 +93,8 @@ RUN_BY_OTHERS = [
     (". venv/bin/activate", [". venv/bin/activate"]),
     ("PATH=.; ls", ["PATH=.", "ls"]),
     ("((x > 3)) && rm x", ["x > 3", "rm x"]),  # for a POSIX shell, `x` is a command
-    ("((i++)); ((i += 2)); ((i == 3 || n))", ["i == 3", "n"]),
+    ("((i++)); ((i += 2)); ((i == 3 || n))", ["i += 2", "i = 3", "n"]),
+    ("((rm /etc/x)); ((rm += - rf)); ((--i)); ((n=n+1)); (($i > 3))", ["rm /etc/x", "rm += - rf"]),
     ("export A=1 LD_PRELOAD=./x.so; ls", ["A=1", "LD_PRELOAD=./x.so", "ls"]),
 ]
 

@@ -80,6 +80,8 @@ def asked(command: str, **arguments: str) -> list[str]:
         ("git -c a=b log -C -C", []),
         ("git -C src log", []),
         (". venv/bin/activate && cat x > y", []),
+        ("((rm /opt/x/y))", ["/opt/x/*"]),  # for a POSIX shell, a command in two subshells
+        ("cd /opt && ((a > x/y))", ["/opt/*", "/opt/x/*"]),
     ],
 )
 def test_relative_paths_start_where_the_command_runs(command: str, outside: list[str]):
@@ -154,16 +156,18 @@ STEPS = st.sampled_from(
         *("cd a", "cd b", "cd ..", "cd .", "cd missing", "cd a/b", "cd -P a", "cd -- b", "command cd a", "x=1 cd b"),
         *("pushd a", "pushd b", "pushd", "popd", "cd a >/dev/null", "! cd a", "time cd a", "exit", "exit 1", "break"),
         *("continue", "cd ''", "cd -", "cd a b", "pushd +1", "(cd a)", "cd ../a", "builtin cd a", "cd a &"),
+        *("((m0))", "((m1 > a || m2))", "((m3 / a, b))"),
     ]
 )
 MARKED = st.builds(lambda marker, end: marker + end, st.sampled_from(MARKERS), st.sampled_from(["", "", " 2>&1", " &"]))
 JOINTS = st.sampled_from([" && ", " || ", "; ", "\n", " | "])
 WRAPS = st.sampled_from(
     [
-        *("({})", "{{ {}; }}", "m0 $({})", "x=$({})", "if {}; then m1; else m2; fi", "if m0; then {}; else {}; fi"),
-        *("for x in 1 2; do {}; done", "case a in a) {};; esac", "case b in a) {};; b) m3;; esac", "sh -c '{}'"),
-        *("while [ \"$n\" != xxx ]; do n=x$n; {}; done", "! ({})", "{{ {}; }} | m3", "m0 <<E | m1\nx\nE\n{}"),
-        *("if ! {}; then exit; fi; m2", "{{ {}; }} || exit 1; m1", "for x in 1 2 3; do {}; m1; done; m2"),
+        *("({})", "(({}))", "{{ {}; }}", "m0 $({})", "x=$({})", "if {}; then m1; else m2; fi"),
+        *("if m0; then {}; else {}; fi", "for x in 1 2; do {}; done", "case a in a) {};; esac", "sh -c '{}'"),
+        *("case b in a) {};; b) m3;; esac", "while [ \"$n\" != xxx ]; do n=x$n; {}; done", "! ({})"),
+        *("{{ {}; }} | m3", "m0 <<E | m1\nx\nE\n{}", "if ! {}; then exit; fi; m2", "{{ {}; }} || exit 1; m1"),
+        *("for x in 1 2 3; do {}; m1; done; m2",),
     ]
 )  # fmt: skip
 
