@@ -12,7 +12,7 @@ from envelope.budget import Usage
 from .anthropic_format import messages_for, reply_blocks, system_for, tools_for
 from .arguments import parsed, repaired
 from .assembly import Assembly, verbatim
-from .base import Completed, Failed, Failure, ModelEvent
+from .base import Completed, Failed, Failure, HiddenReasoning, ModelEvent
 from .claude import claude_of, thinking_for
 from .failures import ProviderError, failed, interrupted
 from .openai_format import sayable
@@ -214,9 +214,10 @@ class AnthropicReader:
                 arguments = json.dumps(block["input"]) if block.get("input") else ""
                 yield from self._reply.add_call(index, block["id"], block["name"], arguments)
             case "thinking":
+                yield HiddenReasoning(len(block.get("signature") or ""))
                 yield from self._reply.add_reasoning(block.get("thinking") or "")
             case _:
-                pass  # what the provider's own tools do is its own matter
+                yield HiddenReasoning(len(json.dumps(block)))  # sealed thoughts, and what the provider's own tools do
 
     def _delta(self, index: int, delta: Json) -> Iterator[ModelEvent]:
         block = self._blocks.setdefault(index, _Block({"type": "text", "text": ""}))
@@ -228,8 +229,8 @@ class AnthropicReader:
                 yield from self._reply.add_call(index, "", "", delta["partial_json"])
             case "thinking_delta":
                 yield from self._reply.add_reasoning(delta["thinking"])
-            case _:
-                pass
+            case _:  # with the signature of a thought that is not shown comes all of it, sealed
+                yield HiddenReasoning(sum(len(value) for value in delta.values() if isinstance(value, str)))
 
     def _look_for_dropped(self, message: Json) -> None:
         changes = message.get("input_transformations") or ()

@@ -448,7 +448,7 @@ def test_a_provider_that_says_what_a_call_costs_is_believed_within_bounds(told, 
 
 def test_what_the_provider_says_is_charged_and_else_the_price():
     def charged(**told) -> int:
-        account = Account(NO_TILL, lambda usage: usage.output_tokens * 10, 0, 0)
+        account = Account(NO_TILL, lambda usage, rank: usage.output_tokens * 10, 0, 0)
         account.answered(Completed("", "", (), "stop", Usage(output_tokens=7), **told))
         return account.cost_microusd
 

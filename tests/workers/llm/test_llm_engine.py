@@ -11,6 +11,7 @@ from envelope.budget import Usage
 from workers.llm.direct import DirectModel
 from workers.llm.listed import listed
 from workers.llm.litellm import LiteLlmModel, read_list
+from workers.llm.options import service_rank
 from workers.llm.prices import Price, Rates, cost_microusd
 from workers.models import Models
 
@@ -80,7 +81,8 @@ async def test_prices_come_from_the_list_in_the_wheel():
 async def test_the_operators_price_goes_before_the_list():
     models = Models(prices={"openai/gpt-4o": Price(9, 9)})
 
-    assert await models.price("openai/gpt-4o") == Price(9, 9)
+    price = await models.price("openai/gpt-4o")
+    assert price and (price.input_microusd, price.output_microusd) == (9, 9)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +90,9 @@ async def test_the_operators_price_goes_before_the_list():
     [
         ("openai/gpt-4o", "priority", 1.7),  # as the list has it
         ("openai/gpt-5.5", "flex", 0.5),
-        ("openai/gpt-5.5", "auto", 1.0),
+        ("openai/gpt-5.5", "default", 1.0),
+        ("openai/gpt-5.5", "auto", 2.5),  # what the key's project has, which may be the best one
+        ("anthropic/claude-sonnet-4-5", "auto", 1.0),
         ("openai/gpt-5.5", "scale", 2.5),  # nobody says what: at most so much
         ("anthropic/claude-sonnet-4-5", "standard_only", 1.0),
         ("groq/own", "performance", 2.5),  # the operator's price is the usual one
@@ -104,6 +108,41 @@ async def test_a_better_rank_of_service_is_charged_as_one(name, tier, times):
     assert usual and ranked
     found = (ranked.input_microusd / usual.input_microusd, ranked.output_microusd / usual.output_microusd)
     assert found == (times, times)
+
+
+@pytest.mark.parametrize(
+    ("asked", "served", "times"),
+    [
+        ("priority", "", 2.5),
+        ("priority", "priority", 2.5),
+        ("priority", "default", 1.0),  # there was no room
+        ("auto", "default", 1.0),
+        ("auto", "flex", 0.5),
+        ("", "priority", 2.5),
+        ("", "scale", 2.5),
+        ("flex", "default", 1.0),
+    ],
+)
+async def test_what_the_provider_has_served_is_what_is_charged(asked, served, times):
+    price = await Models().price("openai/gpt-5.5", {"service_tier": asked} if asked else {})
+    usual = await Models().price("openai/gpt-5.5")
+    usage = Usage(input_tokens=10_000, output_tokens=10_000)
+
+    assert price and usual
+    assert cost_microusd(price, usage, served) == times * cost_microusd(usual, usage)
+
+
+@pytest.mark.parametrize(
+    ("name", "base_url", "options", "sent"),
+    [
+        ("openai/gpt-5.5", "", {}, "default"),
+        ("openai/gpt-5.5", "", {"serviceTier": "priority"}, "priority"),
+        ("openai/gpt-5.5", "http://127.0.0.1:4000/v1", {}, ""),
+        ("groq/x", "", {}, ""),
+    ],
+)
+def test_openai_is_told_which_rank_of_service_is_paid(name, base_url, options, sent):
+    assert service_rank(Models(name, base_url).named(name, options=options).options) == sent
 
 
 async def test_what_costs_nothing_costs_nothing_in_any_rank():
