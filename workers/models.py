@@ -123,11 +123,11 @@ class Models:
         return meant.price if meant and meant.price else FREE
 
     async def limits(self, name: str) -> ModelLimits:
-        """The operator's, else the public list's; zeros when nobody knows them."""
+        """The operator's, else the public list's; zeros when nobody knows them. A reply has half of a small window."""
         if name in self.known_limits:
-            return self.known_limits[name]
+            return self.known_limits[name].with_room()
         known = await asyncio.to_thread(listed, name)
-        return ModelLimits(known.context or 0, known.output or 0) if known else UNKNOWN
+        return ModelLimits(known.context or 0, known.output or 0).with_room() if known else UNKNOWN
 
     async def sees(self, name: str) -> frozenset[Kind]:
         """What kinds of files the model can be shown: as the operator says, else the public list; nothing when nobody

@@ -25,7 +25,7 @@ from workers.llm.direct import DirectModel
 from workers.llm.limits import ModelLimits
 from workers.llm.lost import tokens_of_bytes
 from workers.llm.prices import Price
-from workers.llm.retry import RetryPolicy, Retrying
+from workers.llm.retry import Retrying, RetryPolicy
 
 pytestmark = pytest.mark.redis
 

@@ -144,7 +144,11 @@ class LiteLlmModel:
             "base_url": self.base_url or None,
             "api_key": self.api_key or None,
             "temperature": self.temperature,
-            "max_tokens": self.output_limit(),
+            "max_tokens": Question(
+                *(self.name, self.name, messages, tools),
+                max_output_tokens=self.output_limit(),
+                context_tokens=self.context_tokens,
+            ).reply_limit_tokens,
             "reasoning_effort": self._effort or None,
             "tools": tools_for(tools) or None,
             "tool_choice": "none" if tools and tool_choice == "none" else None,

@@ -17,13 +17,12 @@ from .claude import claude_of, thinking_for
 from .failures import ProviderError, failed, interrupted
 from .openai_format import sayable
 from .options import ANTHROPIC, left_out, sent
-from .wire import Json, Question, counted, estimated, part, said_usage
+from .wire import Json, Question, counted, part, said_usage
 
 # The format demands a limit. These are for models that the list does not know: one that any server's model can do, and
 # one that every Claude of the last years can.
 DEFAULT_OUTPUT_TOKENS = 8_192
 NEWER_OUTPUT_TOKENS = 32_000
-MIN_OUTPUT_TOKENS = 4_096  # if there is no room for that, the request is too long, and its server says so
 VERSION = "2023-06-01"
 FULL = "model_context_window_exceeded"
 _REASONS = {
@@ -116,14 +115,9 @@ def _temperature(question: Question) -> float | None:
 
 
 def _max_tokens(question: Question) -> int:
-    """Thoughts count in it, so it is the model's own, as far as its window has room behind what is sent."""
-    own = question.max_output_tokens
-    if own is None:
-        return NEWER_OUTPUT_TOKENS if claude_of(question.model) else DEFAULT_OUTPUT_TOKENS
-    if not question.context_tokens:
-        return own
-    room = question.context_tokens - estimated(question.messages, question.tools, 0).input_tokens
-    return min(own, max(room, MIN_OUTPUT_TOKENS))
+    """Thoughts count in it, so it is the model's own."""
+    usual = NEWER_OUTPUT_TOKENS if claude_of(question.model) else DEFAULT_OUTPUT_TOKENS
+    return question.reply_limit_tokens or usual
 
 
 class AnthropicReader:

@@ -79,12 +79,12 @@ class OpenAiWire:
 
     def body(self, question: Question) -> Json:
         rules, is_thinking = question.rules, thinks(question.model)
-        options = sent(question.options, _known_options(question.model))
+        options = sent(question.options, _known_options(question))
         optional = {
             "tools": tools_for(question.tools) or None,
             "tool_choice": "none" if question.tools and question.tool_choice == "none" else None,
             "temperature": question.temperature if takes_temperature(question.model) else None,
-            "max_completion_tokens" if is_thinking else rules.limit_key: question.max_output_tokens,
+            "max_completion_tokens" if is_thinking else rules.limit_key: question.reply_limit_tokens,
             "stream_options": {"include_usage": True} if rules.takes_stream_options else None,
         }
         if effort := question.known_effort:
@@ -102,7 +102,7 @@ class OpenAiWire:
             yield from question.effort_told(question.known_effort)
         if question.temperature is not None and not takes_temperature(question.model):
             yield from question.not_sent([f"temperature {question.temperature:g}"])
-        yield from question.not_sent(left_out(question.options, _known_options(question.model)))
+        yield from question.not_sent(left_out(question.options, _known_options(question)))
 
     def reader(self, question: Question) -> OpenAiReader:
         return OpenAiReader(question)
@@ -112,8 +112,9 @@ class OpenAiWire:
         return replace(error, hint_ms=error.hint_ms or hinted_ms(json.dumps(answer)))
 
 
-def _known_options(model: str) -> frozenset[str]:
-    return OPENAI if takes_temperature(model) else OPENAI - NOT_WHILE_THINKING
+def _known_options(question: Question) -> frozenset[str]:
+    known = OPENAI if takes_temperature(question.model) else OPENAI - NOT_WHILE_THINKING
+    return known.difference(question.rules.refuses(question.model))
 
 
 class OpenAiReader:

@@ -57,7 +57,7 @@ class ResponsesWire:
             "tools": [_tool(tool) for tool in question.tools] or None,
             "tool_choice": "none" if question.tools and question.tool_choice == "none" else None,
             "temperature": None if is_thinking else question.temperature,
-            "max_output_tokens": question.max_output_tokens,
+            "max_output_tokens": question.reply_limit_tokens,
             "reasoning": {name: value for name, value in reasoning.items() if value} or None,
             "text": {"verbosity": verbosity} if verbosity else None,
             # asked of a model of OpenAI's that does not think, it is an error

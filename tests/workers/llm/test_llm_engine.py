@@ -8,7 +8,9 @@ import sys
 import pytest
 
 from envelope.budget import Usage
+from workers.agent.compaction import should_compact, usable_tokens
 from workers.llm.direct import DirectModel
+from workers.llm.limits import ModelLimits
 from workers.llm.listed import listed
 from workers.llm.litellm import LiteLlmModel, read_list
 from workers.llm.options import service_rank
@@ -69,6 +71,14 @@ def test_an_agents_file_may_lower_the_limit_of_a_reply_and_not_raise_it():
 )
 def test_the_limit_of_a_reply_is_the_models_own_where_thoughts_count_in_it(name, asked, limit):
     assert Models().named(name, output_limit=lambda: asked).output_limit() == limit
+
+
+async def test_a_history_has_half_of_a_small_window():
+    for name in read_list():
+        limits = await Models().limits(name)
+        assert not limits.context or usable_tokens(limits) >= limits.context // 2 - 1, name
+    told = Models(known_limits={"openai/own": ModelLimits(32_000)})
+    assert not should_compact(Usage(input_tokens=9_000), await told.limits("openai/own"))
 
 
 async def test_prices_come_from_the_list_in_the_wheel():
