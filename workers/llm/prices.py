@@ -63,9 +63,9 @@ DEAREST_RANK = 2.5
 def dearest(price: Price) -> Price:
     """What a call of a better rank costs at most, where nobody says what.
 
-    >>> dearest(Price(1_000_000, 2_000_000, tiers=((200_000, Rates(3, 5)),)))
-    Price(input_microusd=2500000, output_microusd=5000000, cached_microusd=None, cache_write_microusd=None, \
-tiers=((200000, Rates(input_microusd=8, output_microusd=13, cached_microusd=None, cache_write_microusd=None)),))
+    >>> found = dearest(Price(1_000_000, 2_000_000, tiers=((200_000, Rates(3, 5)),)))
+    >>> (found.input_microusd, found.output_microusd), found.rates(200_001).output_microusd
+    ((2500000, 5000000), 13)
     """
     tiers = tuple((above, Rates(**_multiplied(rates))) for above, rates in price.tiers)
     return Price(**_multiplied(price), tiers=tiers)
