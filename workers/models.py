@@ -18,7 +18,7 @@ from .llm.listed import Listed, listed, resold
 from .llm.litellm import LiteLlmModel
 from .llm.openai_format import thinks
 from .llm.options import max_tokens, service_rank
-from .llm.prices import FREE, USUAL_RANKS, Price, dearest
+from .llm.prices import DEFAULT_RANK, FREE, USUAL_RANKS, Price, dearest
 from .llm.providers import PROVIDERS, is_private
 
 Engine = Literal["auto", "direct", "litellm"]
@@ -72,10 +72,16 @@ class Models:
             output_limit=lambda: _least(output_limit(), own_limit),
             effort=effort or self.effort,
             context_tokens=self._context_tokens(name, known),
-            options=options or {},
+            options=self._options(name, base_url, options or {}),
         )
         is_ours = _provider(name) == _provider(self.default)
         return replace(model, reasoning_key=self.reasoning_key) if self.reasoning_key and is_ours else model
+
+    def _options(self, name: str, base_url: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Where nothing is said, OpenAI serves with the rank of the key's project, which may cost more than a budget
+        knows of (platform.openai.com/docs, "Priority processing", 2026-11)."""
+        is_openai = _provider(name) == "openai" and not base_url
+        return options if service_rank(options) or not is_openai else {**options, "service_tier": DEFAULT_RANK}
 
     def _context_tokens(self, name: str, known: Listed | None) -> int:
         return self.known_limits[name].context if name in self.known_limits else (known.context if known else 0) or 0
@@ -92,11 +98,14 @@ class Models:
         """The operator's, else the public list's; nothing is paid for a model that runs here. None: nobody knows it; a
         task with a cost cap must not call it. `options` of its calls: a rank of service may cost more."""
         usual, rank = await self._usual_price(name), service_rank(options or {})
-        if usual is None or not rank:
+        if usual is None or usual == FREE:
             return usual
         known = None if name in self.prices else await asyncio.to_thread(listed, name)
-        of_rank = known.ranks.get(rank) if known else None
-        return of_rank or (usual if rank in USUAL_RANKS else dearest(usual))
+        ranks = {DEFAULT_RANK: usual, **(known.ranks if known else {})}
+        if rank == "auto" and _provider(name) == "openai":
+            rank = "priority"  # what the project's settings say, which nobody tells us before
+        asked = ranks.get(rank) or (usual if rank in USUAL_RANKS else dearest(usual))
+        return replace(asked, ranks=(*(ranks | {rank or DEFAULT_RANK: asked}).items(),))
 
     async def _usual_price(self, name: str) -> Price | None:
         if name in self.prices:
@@ -114,11 +123,11 @@ class Models:
         return meant.price if meant and meant.price else FREE
 
     async def limits(self, name: str) -> ModelLimits:
-        """The operator's, else the public list's; zeros when nobody knows them."""
+        """The operator's, else the public list's; zeros when nobody knows them. A reply has half of a small window."""
         if name in self.known_limits:
-            return self.known_limits[name]
+            return self.known_limits[name].with_room()
         known = await asyncio.to_thread(listed, name)
-        return ModelLimits(known.context or 0, known.output or 0) if known else UNKNOWN
+        return ModelLimits(known.context or 0, known.output or 0).with_room() if known else UNKNOWN
 
     async def sees(self, name: str) -> frozenset[Kind]:
         """What kinds of files the model can be shown: as the operator says, else the public list; nothing when nobody

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import aclosing
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from envelope.budget import Budget
 from envelope.errors import ErrorCode
@@ -17,12 +20,12 @@ from workers.agent.bound import window_tokens
 from workers.agent.calls import offer
 from workers.agent_task.till import TraceTill
 from workers.delivery.reporter import Reporter
-from workers.llm.base import ChatMessage
+from workers.llm.base import ChatMessage, Failed
 from workers.llm.direct import DirectModel
 from workers.llm.limits import ModelLimits
 from workers.llm.lost import tokens_of_bytes
 from workers.llm.prices import Price
-from workers.llm.retry import Retrying
+from workers.llm.retry import Retrying, RetryPolicy
 
 pytestmark = pytest.mark.redis
 
@@ -161,3 +164,50 @@ class Lost:
 
     async def may_go_on(self) -> bool:
         return True
+
+
+ONCE = RetryPolicy(tries=1)
+ASKED = [ChatMessage(role="user", content="think")]
+SEALED = "x" * 400
+STARTS = {"type": "message_start", "message": {"usage": {"input_tokens": 9}}}
+HIDDEN = {"type": "content_block_start", "index": 0, "content_block": {"type": "redacted_thinking", "data": SEALED}}
+UNSEEN = {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}}
+SIGNED = {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": SEALED}}
+THINKS = {"type": "response.output_item.added", "output_index": 0, "item": {"type": "reasoning", "summary": []}}
+THOUGHT = {"type": "response.output_item.done", "item": {"type": "reasoning", "encrypted_content": SEALED}}
+DETAILS = [{"type": "reasoning.encrypted", "data": SEALED}]
+FAILS = {"type": "error", "error": {"type": "overloaded_error", "message": "busy", "code": 529}}
+SIZE = tokens_of_bytes(len(SEALED))
+
+
+@pytest.mark.parametrize(
+    ("model", "events", "least", "most"),
+    [
+        ("anthropic/x", [STARTS, HIDDEN], SIZE, SIZE + 20),
+        ("anthropic/x", [STARTS, UNSEEN], 0, 0),
+        ("anthropic/x", [STARTS, UNSEEN, SIGNED], SIZE, SIZE + 20),
+        ("openai/gpt-5", [THINKS], 0, 0),
+        ("openai/gpt-5", [THINKS, THOUGHT], SIZE, SIZE),
+        ("openrouter/x", [{"choices": [{"delta": {"reasoning_details": DETAILS}}]}], SIZE, SIZE),
+        ("anthropic/x", [STARTS], None, None),
+        ("openrouter/x", [{"choices": [{"delta": {"role": "assistant", "content": ""}}]}], None, None),
+    ],
+)
+async def test_a_try_that_breaks_off_after_hidden_thoughts_is_told_of(model, events, least, most):
+    """Providers bill what a model thought, also where they do not show it."""
+
+    async def breaks(request: web.Request) -> web.Response:
+        said = (b"data: " + json.dumps(event).encode() + b"\n\n" for event in [*events, FAILS])
+        return web.Response(body=b"".join(said), content_type="text/event-stream")
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", breaks)
+    lost = Lost()
+    async with TestServer(app) as server:
+        url = server.make_url("/v1/responses" if model == "openai/gpt-5" else "/v1")
+        asked = DirectModel(model, f"{url}", "unused")
+        told = [event async for event in Retrying(asked, lambda retry: None, ONCE, lost=lost).stream(ASKED, [])]
+
+    assert isinstance(told[-1], Failed)
+    assert len(lost.output_tokens) == (least is not None)
+    assert all(least <= tokens <= most for tokens in lost.output_tokens)

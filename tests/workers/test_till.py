@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from envelope.budget import Budget
 from envelope.errors import ErrorCode
 from envelope.ids import new_task_id, new_trace_id
 from envelope.messages import TaskRequest
-from workers.agent.bound import request_tokens, window_tokens
+from workers.agent.bound import request_tokens, tool_tokens, window_tokens
 from workers.agent.budget import Stop
 from workers.agent.session import Counted
 from workers.agent_task.till import ASSUMED_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, TraceTill
@@ -178,10 +179,14 @@ def test_what_a_provider_has_counted_is_known_and_the_rest_is_bounded_by_its_byt
     grown = session.model_copy(
         update={
             "messages": (*session.messages, ChatMessage(role="assistant", content="x" * 50)),
-            "counted": Counted(messages=2, tokens=77),
+            "counted": Counted(messages=2, tokens=77, tool_tokens=tool_tokens([tool])),
         }
     )
 
     assert request_tokens(session.messages) >= 200 + len("You look up.")
     assert window_tokens(session, [tool]) > request_tokens(session.messages) + len('look Looks. {"type": "object"}')
     assert 77 + 50 <= window_tokens(grown, [tool]) <= 77 + 50 + 16
+    # a server of tools says more of one, and offers another one
+    more = [replace(tool, description="Looks. " * 100), ToolSpec("find", "f" * 300, {})]
+    assert window_tokens(grown, more) >= 77 + 50 + 693 + 300
+    assert window_tokens(grown, []) == window_tokens(grown, [tool])

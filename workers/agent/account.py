@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from envelope.budget import Usage
 
 from ..llm.base import Completed
-from .tills import Till
+from .tills import Pricing, Till
 
 
 class Account:
@@ -17,7 +15,7 @@ class Account:
     than `held_microusd`, where money is set aside at all.
     """
 
-    def __init__(self, till: Till, price: Callable[[Usage], int], input_tokens: int, held_microusd: int) -> None:
+    def __init__(self, till: Till, price: Pricing, input_tokens: int, held_microusd: int) -> None:
         self._till, self._price = till, price
         self._input_tokens, self._one_try_microusd = input_tokens, held_microusd
         self._held_microusd = held_microusd
@@ -27,7 +25,7 @@ class Account:
 
     def add(self, output_tokens: int) -> None:
         usage = Usage(input_tokens=self._input_tokens, output_tokens=output_tokens)
-        cost = self._price(usage)
+        cost = self._price(usage, "")
         self._latest_microusd = min(cost, self._one_try_microusd) if self._one_try_microusd else cost
         self.usage += usage
         self.cost_microusd += self._latest_microusd
@@ -36,7 +34,7 @@ class Account:
         """The try that came to its end, by the provider's own count, and at its own price where it says one."""
         self.usage += reply.usage
         told = reply.cost_microusd
-        self.cost_microusd += self._price(reply.usage) if told is None else max(0, told)
+        self.cost_microusd += self._price(reply.usage, reply.service_rank) if told is None else max(0, told)
 
     async def may_go_on(self) -> bool:
         if not self._one_try_microusd:

@@ -24,6 +24,7 @@ from ..llm.base import (
     Completed,
     Failed,
     Failure,
+    HiddenReasoning,
     ModelEvent,
     Reasoning,
     Text,
@@ -64,7 +65,7 @@ def _warnings(reply: Completed | Failed) -> list[WarningRaised]:
 
 
 def _event_of(event: ModelEvent) -> Event | None:
-    """What watchers see of a stream; None for its end, which the loop tells in its own words."""
+    """What watchers see of a stream; None for what nobody can read, and for its end, which the loop tells."""
     match event:
         case Text(text):
             return TextDelta(text=text)
@@ -74,5 +75,5 @@ def _event_of(event: ModelEvent) -> Event | None:
             return ToolCallChanged(call_id=call_id, tool=name, state=CallState.PENDING)
         case CallDelta(call_id, text):
             return ToolInputDelta(call_id=call_id, text=text)
-        case Completed() | Failed():
+        case HiddenReasoning() | Completed() | Failed():
             return None

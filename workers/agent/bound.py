@@ -26,11 +26,16 @@ def window_tokens(session: Session, tools: Sequence[ToolSpec]) -> int:
     counted = session.counted
     if counted is None:
         return request_tokens(shown(session), tools)
-    return counted.tokens + sum(map(_message, session.messages[counted.messages :]))
+    grown = max(0, tool_tokens(tools) - counted.tool_tokens)  # a server of tools may offer more at any turn
+    return counted.tokens + grown + sum(map(_message, session.messages[counted.messages :]))
 
 
 def request_tokens(messages: Sequence[ChatMessage], tools: Sequence[ToolSpec] = ()) -> int:
-    return sum(map(_message, messages)) + sum(map(_tool, tools))
+    return sum(map(_message, messages)) + tool_tokens(tools)
+
+
+def tool_tokens(tools: Sequence[ToolSpec]) -> int:
+    return sum(map(_tool, tools))
 
 
 def _message(message: ChatMessage) -> int:

@@ -12,8 +12,8 @@ from envelope.errors import ErrorCode
 from envelope.events import Compacted, Event, WarningRaised
 
 from ..delivery.failures import OF_MODELS
-from ..llm.base import Completed, Failed, Failure
-from .bound import request_tokens
+from ..llm.base import Completed, Failed, Failure, ToolSpec
+from .bound import request_tokens, tool_tokens
 from .budget import Stop, is_last_turn
 from .compaction import (
     Compaction,
@@ -80,9 +80,10 @@ def comes_first(session: Session) -> bool:
     return session.due is not None and (session.outcome is not None or not is_last_turn(session))
 
 
-def measured(session: Session, usage: Usage, policy: WindowPolicy) -> Session:
+def measured(session: Session, usage: Usage, tools: Sequence[ToolSpec], policy: WindowPolicy) -> Session:
     """The session after a reply: what its window holds now is known, and whether that is too much."""
-    counted = Counted(messages=len(session.messages), tokens=usage.total_tokens) if usage.input_tokens else None
+    told = {"messages": len(session.messages), "tokens": usage.total_tokens, "tool_tokens": tool_tokens(tools)}
+    counted = Counted(**told) if usage.input_tokens else None
     is_full = should_compact(usage, policy.limits, auto=policy.auto, reserved=policy.reserved)
     may_gain = _replies_since(session) >= REPLIES_BETWEEN and session.failed_compactions < MAX_FAILED
     is_due = is_full and may_gain and session.due is None

@@ -12,13 +12,14 @@ from pydantic import BaseModel, ConfigDict
 
 from ..llm.base import ChatMessage, FilePart
 from ..llm.files import file_tokens
+from ..llm.limits import USUAL_REPLY_TOKENS
 from ..llm.limits import ModelLimits as ModelLimits
 from ..llm.others import limits_of, tokens_of
 from ..llm.overflow import is_overflow as is_overflow
 
 CHARS_PER_TOKEN = 4
 # What a reply may take of the window, whatever more a model could say at most.
-MAX_OUTPUT_TOKENS = 32_000
+MAX_OUTPUT_TOKENS = USUAL_REPLY_TOKENS
 # Models with a limit of their own for the input need less room kept free.
 RESERVED_TOKENS = 20_000
 TAIL_TURNS = 2

@@ -77,7 +77,7 @@ async def step(session: Session, loop: Loop) -> Session:
     if isinstance(reply, Failed):
         return model_failed(session, reply, loop)
     acts = bool(reply.tool_calls) and (not closing or only_answers(reply.tool_calls, loop.tools))
-    session = measured(with_reply(session, reply, keep_calls=acts), reply.usage, loop.policy)
+    session = measured(with_reply(session, reply, keep_calls=acts), reply.usage, tools, loop.policy)
     if acts:
         return await act(session, loop)
     # after a closing turn: its turns are used up, and that is what `run` will say

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from envelope.budget import Usage
 from envelope.events import Event
 
 from ..llm.retry import Retrying
@@ -13,7 +12,7 @@ from ..tools.base import Tool, ToolContext
 from .calls import RunCalls
 from .policy import WindowPolicy
 from .session import Session
-from .tills import NO_TILL, Till
+from .tills import NO_TILL, Pricing, Till
 
 
 async def nobody_tells(session: Session) -> Mapping[str, str]:
@@ -27,7 +26,7 @@ class Loop:
 
     `emit` takes an event and returns at once; `save` sends what was emitted, stores the session and returns it (with
     the workspace's changes noted), and raises `Fenced` when the task is another's by now. `hear` gives what people have
-    said since the last save. `price`: micro-dollars of a usage. `exhausted`: has the trace spent all its money?
+    said since the last save. `exhausted`: has the trace spent all its money?
     `policy`: how the session is kept within the model's window. `till`: where money for calls is set aside.
     `is_stopped`: when the attempt is cut off, was that the task's end, and no other attempt goes on?
     `is_outside`: does the tool do its work outside of the sandbox, where it outlives a lost worker?
@@ -42,7 +41,7 @@ class Loop:
     emit: Callable[[Event], None]
     save: Callable[[Session], Awaitable[Session]]
     hear: Callable[[], Awaitable[Sequence[str]]]
-    price: Callable[[Usage], int]
+    price: Pricing
     exhausted: Callable[[], bool]
     policy: WindowPolicy = field(default_factory=WindowPolicy)
     till: Till = NO_TILL

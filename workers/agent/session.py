@@ -52,12 +52,16 @@ class Due(StrEnum):
 
 
 class Counted(BaseModel):
-    """What a provider counted: the window with the session's first `messages` had so many tokens, replies included."""
+    """What a provider counted: the window with the session's first `messages` had so many tokens, replies included.
+
+    `tool_tokens`: how many of these the tools that were offered then had at most.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     messages: int
     tokens: int
+    tool_tokens: int = 0
 
 
 class Stored(BaseModel):

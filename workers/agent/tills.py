@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
+from envelope.budget import Usage
+
 from .budget import Stop
+
+# Micro-dollars of a usage, in the rank of service that the provider says it gave ("": it says none).
+Pricing = Callable[[Usage, str], int]
 
 
 class Till(Protocol):

@@ -229,8 +229,8 @@ class Rigging:
         """A whole output as a blob, without the keys that this process knows."""
         return await self.kit.transport.blobs.put(redact_known(content.decode("utf-8", "replace")).encode())
 
-    def _cost(self, usage: Usage) -> int:
-        return 0 if self.price is None else cost_microusd(self.price, usage)
+    def _cost(self, usage: Usage, service_rank: str) -> int:
+        return 0 if self.price is None else cost_microusd(self.price, usage, service_rank)
 
 
 def hearing(loop: Loop, prompts: Prompts, agent: str) -> Loop:

@@ -144,6 +144,16 @@ class Reasoning:
 
 
 @dataclass(frozen=True, slots=True)
+class HiddenReasoning:
+    """Thoughts that the provider sends sealed, or not at all: they are billed, and nobody reads them.
+
+    `size_bytes`: of what came in their place; 0 where a thought only began.
+    """
+
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class CallStarted:
     id: str
     name: str
@@ -160,7 +170,8 @@ class Completed:
     """The reply is whole. `finish_reason` is in OpenAI's vocabulary (stop, tool_calls, length, content_filter), or
     `refusal` where the model says no, and `pause` where it wants to be asked again, with its reply as the last message.
 
-    `cost_microusd`: what the provider itself says that the call costs. `remarks`: what people should know of it.
+    `cost_microusd`: what the provider itself says that the call costs. `service_rank`: the `service_tier` that it says
+    it has served the call with, which need not be the one that was asked for. `remarks`: what people should know of it.
     """
 
     text: str
@@ -170,6 +181,7 @@ class Completed:
     usage: Usage
     provider_items: ProviderItems | None = None
     cost_microusd: int | None = None
+    service_rank: str = ""
     remarks: tuple[str, ...] = ()
     retries: tuple[Retry, ...] = field(default=(), compare=False)  # how it came is not what it says
 
@@ -195,7 +207,7 @@ class Failed:
 # what a provider caches and signs.
 ToolChoice = Literal["auto", "none"]
 
-ModelEvent = Text | Reasoning | CallStarted | CallDelta | Completed | Failed
+ModelEvent = Text | Reasoning | HiddenReasoning | CallStarted | CallDelta | Completed | Failed
 
 
 class ChatModel(Protocol):

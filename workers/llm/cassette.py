@@ -24,6 +24,7 @@ from .base import (
     Completed,
     Failed,
     FilePart,
+    HiddenReasoning,
     ModelEvent,
     Reasoning,
     Text,
@@ -31,7 +32,10 @@ from .base import (
     ToolSpec,
 )
 
-KINDS = {kind.__name__: TypeAdapter(kind) for kind in (Text, Reasoning, CallStarted, CallDelta, Completed, Failed)}
+KINDS = {
+    kind.__name__: TypeAdapter(kind)
+    for kind in (Text, Reasoning, HiddenReasoning, CallStarted, CallDelta, Completed, Failed)
+}
 Fields = dict[str, Any]
 # What stands in a message for people and programs alone.
 UNSEEN = {"agent", "finish", "metadata", "retries", "synthetic"}

@@ -98,6 +98,16 @@ def xai_efforts(model: str) -> Sequence[str]:
     return ("low", "medium", "high") if version >= (4, 4) else ()
 
 
+def xai_refuses(model: str) -> Sequence[str]:
+    """Options that its models which think answer with 400 (docs.x.ai, "Reasoning", 2026-11).
+
+    >>> [bool(xai_refuses(name)) for name in ("grok-4", "grok-code-fast-1", "grok-3", "grok-4-fast-non-reasoning")]
+    [True, True, False, False]
+    """
+    thinks = re.match(r"grok-(3-mini|[4-9]|code)", model) and "non-reasoning" not in model
+    return ("presence_penalty", "frequency_penalty", "stop") if thinks else ()
+
+
 def mistral_efforts(model: str) -> Sequence[str]:
     """
     >>> [mistral_efforts(f"mistral-{name}") for name in ("small-2603", "medium-3.5", "large-2512", "small-2506")]

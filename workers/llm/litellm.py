@@ -22,14 +22,25 @@ from typing import Any, cast
 from envelope.budget import Usage
 
 from .assembly import Assembly
-from .base import ChatMessage, Completed, Failed, Failure, ModelEvent, ProviderItems, ToolCall, ToolChoice, ToolSpec
+from .base import (
+    ChatMessage,
+    Completed,
+    Failed,
+    Failure,
+    HiddenReasoning,
+    ModelEvent,
+    ProviderItems,
+    ToolCall,
+    ToolChoice,
+    ToolSpec,
+)
 from .failures import ProviderError, failed, interrupted
 from .openai_format import messages_for, tools_for
 from .openai_items import REASONING_KEYS, Extras
 from .options import ANYWHERE, left_out, sent
 from .providers import PROVIDERS
 from .wire import ChatRules, Json, Question, counted, news
-from .wire_openai import REASONS
+from .wire_openai import REASONS, sealed_bytes
 
 # Reasoning models think in silence for a minute or more; two are a connection that nobody serves.
 CHUNK_TIMEOUT_S = 120.0
@@ -133,7 +144,11 @@ class LiteLlmModel:
             "base_url": self.base_url or None,
             "api_key": self.api_key or None,
             "temperature": self.temperature,
-            "max_tokens": self.output_limit(),
+            "max_tokens": Question(
+                *(self.name, self.name, messages, tools),
+                max_output_tokens=self.output_limit(),
+                context_tokens=self.context_tokens,
+            ).reply_limit_tokens,
             "reasoning_effort": self._effort or None,
             "tools": tools_for(tools) or None,
             "tool_choice": "none" if tools and tool_choice == "none" else None,
@@ -218,6 +233,8 @@ def _library() -> Any:
 
 def _deltas(reply: Assembly, delta: Any) -> Iterator[ModelEvent]:
     yield from reply.add_reasoning(getattr(delta, "reasoning_content", None) or "")
+    if sealed := sealed_bytes(map(dict, getattr(delta, "thinking_blocks", None) or ())):
+        yield HiddenReasoning(sealed)
     yield from reply.add_text(delta.content or "")
     for call in delta.tool_calls or ():
         function = call.function

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-from .base import CallDelta, CallStarted, Completed, Failed, ModelEvent, Reasoning, Text
+from .base import CallDelta, CallStarted, Completed, Failed, HiddenReasoning, ModelEvent, Reasoning, Text
 
 # Right on average; nobody tells how many tokens the beginning of a reply had.
 BYTES_PER_TOKEN = 4
@@ -42,6 +42,8 @@ def said_bytes(event: ModelEvent) -> int:
             return len(text.encode(errors="replace"))
         case CallStarted(_, name):
             return len(name.encode(errors="replace"))
+        case HiddenReasoning(size_bytes):
+            return size_bytes
         case Completed() | Failed():
             return 0
 

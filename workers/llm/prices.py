@@ -26,16 +26,33 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Price(Rates):
-    """`tiers`: the rates of a call that sends more than so many tokens, for all of its tokens; the smallest first."""
+    """What a call costs in the rank of service that is asked for.
+
+    `tiers`: the rates of a call that sends more than so many tokens, for all of its tokens; the smallest first.
+    `ranks`: what it costs where the provider says that it has served it with another rank.
+    """
 
     tiers: tuple[tuple[int, Rates], ...] = ()
+    ranks: tuple[tuple[str, Price], ...] = ()
 
     def rates(self, input_tokens: int) -> Rates:
         reached = [rates for above_tokens, rates in self.tiers if input_tokens > above_tokens]
         return reached[-1] if reached else self
 
+    def served_with(self, rank: str) -> Price:
+        """
+        >>> asked = Price(2_000_000, 2_000_000, ranks=(("default", Price(1_000_000, 1_000_000)),))
+        >>> [asked.served_with(rank).input_microusd for rank in ("", "default", "unheard-of")]
+        [2000000, 1000000, 2500000]
+        """
+        known = dict(self.ranks)
+        if rank in known or rank in USUAL_RANKS:
+            return known.get(rank, self)
+        return dearest(known.get(DEFAULT_RANK, self))
+
 
 FREE = Price(0, 0)
+DEFAULT_RANK = "default"
 # What ranks of service cost no more than the listed price; `flex` and `batch` cost less where the list says so. Any
 # other rank (`priority`, `performance`, `scale`) is charged as listed, and else at the most that the list has for any
 # model beside its usual price (litellm 1.83, 2026-11: 1.2 to 2.5 times).
@@ -46,9 +63,9 @@ DEAREST_RANK = 2.5
 def dearest(price: Price) -> Price:
     """What a call of a better rank costs at most, where nobody says what.
 
-    >>> dearest(Price(1_000_000, 2_000_000, tiers=((200_000, Rates(3, 5)),)))
-    Price(input_microusd=2500000, output_microusd=5000000, cached_microusd=None, cache_write_microusd=None, \
-tiers=((200000, Rates(input_microusd=8, output_microusd=13, cached_microusd=None, cache_write_microusd=None)),))
+    >>> found = dearest(Price(1_000_000, 2_000_000, tiers=((200_000, Rates(3, 5)),)))
+    >>> (found.input_microusd, found.output_microusd), found.rates(200_001).output_microusd
+    ((2500000, 5000000), 13)
     """
     tiers = tuple((above, Rates(**_multiplied(rates))) for above, rates in price.tiers)
     return Price(**_multiplied(price), tiers=tiers)
@@ -59,7 +76,7 @@ def _multiplied(rates: Rates) -> dict[str, Any]:
     return {name: None if rate is None else math.ceil(rate * DEAREST_RANK) for name, rate in named.items()}
 
 
-def cost_microusd(price: Price, usage: Usage) -> int:
+def cost_microusd(price: Price, usage: Usage, service_rank: str = "") -> int:
     """The cost of a call, rounded up, so that a cap is never undercut by many small calls. Reasoning is output.
 
     >>> cost_microusd(Price(3_000_000, 15_000_000), Usage(input_tokens=1_000, output_tokens=100))
@@ -67,7 +84,7 @@ def cost_microusd(price: Price, usage: Usage) -> int:
     >>> cost_microusd(Price(3_000_000, 15_000_000, 300_000, 3_750_000), Usage(input_tokens=10, cached_tokens=8))
     9
     """
-    rates = price.rates(usage.input_tokens)
+    rates = price.served_with(service_rank).rates(usage.input_tokens)
     cached = min(usage.cached_tokens, usage.input_tokens)
     written = min(usage.cache_write_tokens, usage.input_tokens - cached)
     parts = (

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from envelope.redaction import register_secret
 
 from .base import Failed, Failure
-from .efforts import deepseek_efforts, groq_efforts, kimi_efforts, mistral_efforts, no_efforts, xai_efforts
+from .efforts import deepseek_efforts, groq_efforts, kimi_efforts, mistral_efforts, no_efforts, xai_efforts, xai_refuses
 from .openai_format import NEVER
 from .wire import NO_RULES, ChatRules, Wire
 from .wire_anthropic import AnthropicWire
@@ -54,7 +54,7 @@ class Provider:
 # Mistral documents none of its three rules; its errors, in bug reports of 2025 and 2026, say them: `stream_options` is
 # refused (422), an id has nine letters or digits, and no user's message follows a tool's (3230).
 # platform.minimax.io/docs, "Anthropic API": the way in which thoughts come apart from the text, and go back.
-_XAI = ChatRules(reasoning_key=NEVER, limit_key="max_completion_tokens", efforts=xai_efforts)
+_XAI = ChatRules(reasoning_key=NEVER, limit_key="max_completion_tokens", efforts=xai_efforts, refuses=xai_refuses)
 _GROQ = ChatRules(takes_stream_options=False, limit_key="max_completion_tokens", efforts=groq_efforts)
 _MOONSHOT = ChatRules("reasoning_content", always_reasoning=True, efforts=kimi_efforts)
 _DEEPSEEK = replace(_MOONSHOT, efforts=deepseek_efforts)
@@ -163,7 +163,13 @@ def endpoint(
         return Failed(Failure.AUTH, f"there is no key for {name!r}: set {provider.key_variables[0]}{own}")
     if not key.isascii() or not key.isprintable():
         return Failed(Failure.AUTH, f"the key for {name!r} has characters that no key has")
+    try:
+        holds_user = "@" in urlsplit(own_url).netloc
+    except ValueError:
+        return Failed(Failure.BAD_REQUEST, f"the address for {name!r} is no address of a model server")
     wire = _wire(provider, own_url, model)
+    if holds_user and key and wire is not ANTHROPIC:  # both would be the request's one `Authorization`
+        return Failed(Failure.BAD_REQUEST, f"the address for {name!r} holds a user or a password beside the key")
     if provider.model_folder and not own_url and "/" not in model:
         model = provider.model_folder + model
     return Endpoint(

@@ -100,7 +100,7 @@ class Retrying:
         failed: list[Retry] = []
         for attempt in range(1, self.policy.tries + 1):
             failure = Failed(Failure.UNAVAILABLE, "the model's stream stopped without an end")
-            said = 0
+            said: int | None = None  # None: no word and no thought of a reply has come
             try:
                 async with aclosing(self.model.stream(messages, tools, tool_choice)) as events:
                     async for event in events:
@@ -108,13 +108,13 @@ class Retrying:
                             failure = event
                             break
                         if isinstance(event, Completed):
-                            said = 0
+                            said = None
                             yield replace(event, retries=tuple(failed)) if failed else event
                             return
-                        said += said_bytes(event)
+                        said = (said or 0) + said_bytes(event)
                         yield event
             finally:
-                if said:
+                if said is not None:
                     self.lost.add(tokens_of_bytes(said))
             at_ms = self.now_ms()
             pause_ms = wait_ms(failure, attempt, now_ms=at_ms, policy=self.policy, jitter=self.jitter)
@@ -122,7 +122,7 @@ class Retrying:
             if pause_ms is None or is_last or pause_ms / 1000 >= self.time_left_s():
                 yield failure
                 return
-            if said and not await self.lost.may_go_on():
+            if said is not None and not await self.lost.may_go_on():
                 yield failure
                 return
             failed.append(Retry(attempt=attempt, wait_ms=pause_ms, reason=failure.message, at_ms=at_ms))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,6 +11,7 @@ from envelope.budget import Usage
 from .base import ChatMessage, Completed, ModelEvent, ToolChoice, ToolSpec
 from .efforts import nearest, openai_efforts
 from .failures import ProviderError
+from .limits import USUAL_REPLY_TOKENS
 
 Json = dict[str, Any]
 
@@ -18,6 +19,10 @@ Json = dict[str, Any]
 def part(whole: Mapping[str, Any], name: str) -> Json:
     """An object inside an object; an empty one where there is none."""
     return whole.get(name) or {}
+
+
+def refuses_nothing(model: str) -> Collection[str]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +42,12 @@ class ChatRules:
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     cache_marks: bool = False
     efforts: Callable[[str], Sequence[str]] = openai_efforts
+    refuses: Callable[[str], Collection[str]] = refuses_nothing  # options that a model of this name is not sent
     is_mistral: bool = False  # its rules for ids, and for what follows a tool's answer
 
 
 NO_RULES = ChatRules()
+MIN_REPLY_TOKENS = 4_096  # if there is no room for that, the request is too long, and its server says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,7 @@ class Question:
     """One model call. `model` is the name as the server knows it, `full_name` with its provider before it.
 
     `effort`: how hard it is to think, `low` to `max`; empty: as its vendor's own tools have it. `context_tokens`: its
-    window; 0: not known.
+    window; 0: not known. `max_output_tokens`: what the model can say at most, or may.
 
     `at_home`: the server is the provider's own, and not one that only speaks like it.
     """
@@ -65,6 +72,19 @@ class Question:
     effort: str = ""
     context_tokens: int = 0
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def reply_limit_tokens(self) -> int | None:
+        """What is asked for at most: `max_output_tokens`, as far as the window has room behind what is sent.
+
+        Servers refuse a request that could outgrow the window. A history leaves `USUAL_REPLY_TOKENS`, or half of the
+        window; so nothing is counted for a limit below that.
+        """
+        own, context = self.max_output_tokens, self.context_tokens
+        if own is None or not context or own <= min(USUAL_REPLY_TOKENS, context // 2):
+            return own
+        room = context - estimated(self.messages, self.tools, 0).input_tokens
+        return min(own, max(room, min(MIN_REPLY_TOKENS, context // 2)))
 
     @property
     def known_effort(self) -> str:

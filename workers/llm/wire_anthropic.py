@@ -12,18 +12,17 @@ from envelope.budget import Usage
 from .anthropic_format import messages_for, reply_blocks, system_for, tools_for
 from .arguments import parsed, repaired
 from .assembly import Assembly, verbatim
-from .base import Completed, Failed, Failure, ModelEvent
+from .base import Completed, Failed, Failure, HiddenReasoning, ModelEvent
 from .claude import claude_of, thinking_for
 from .failures import ProviderError, failed, interrupted
 from .openai_format import sayable
 from .options import ANTHROPIC, left_out, sent
-from .wire import Json, Question, counted, estimated, part, said_usage
+from .wire import Json, Question, counted, part, said_usage
 
 # The format demands a limit. These are for models that the list does not know: one that any server's model can do, and
 # one that every Claude of the last years can.
 DEFAULT_OUTPUT_TOKENS = 8_192
 NEWER_OUTPUT_TOKENS = 32_000
-MIN_OUTPUT_TOKENS = 4_096  # if there is no room for that, the request is too long, and its server says so
 VERSION = "2023-06-01"
 FULL = "model_context_window_exceeded"
 _REASONS = {
@@ -116,14 +115,9 @@ def _temperature(question: Question) -> float | None:
 
 
 def _max_tokens(question: Question) -> int:
-    """Thoughts count in it, so it is the model's own, as far as its window has room behind what is sent."""
-    own = question.max_output_tokens
-    if own is None:
-        return NEWER_OUTPUT_TOKENS if claude_of(question.model) else DEFAULT_OUTPUT_TOKENS
-    if not question.context_tokens:
-        return own
-    room = question.context_tokens - estimated(question.messages, question.tools, 0).input_tokens
-    return min(own, max(room, MIN_OUTPUT_TOKENS))
+    """Thoughts count in it, so it is the model's own."""
+    usual = NEWER_OUTPUT_TOKENS if claude_of(question.model) else DEFAULT_OUTPUT_TOKENS
+    return question.reply_limit_tokens or usual
 
 
 class AnthropicReader:
@@ -214,9 +208,10 @@ class AnthropicReader:
                 arguments = json.dumps(block["input"]) if block.get("input") else ""
                 yield from self._reply.add_call(index, block["id"], block["name"], arguments)
             case "thinking":
+                yield HiddenReasoning(len(block.get("signature") or ""))
                 yield from self._reply.add_reasoning(block.get("thinking") or "")
             case _:
-                pass  # what the provider's own tools do is its own matter
+                yield HiddenReasoning(len(json.dumps(block)))  # sealed thoughts, and what the provider's own tools do
 
     def _delta(self, index: int, delta: Json) -> Iterator[ModelEvent]:
         block = self._blocks.setdefault(index, _Block({"type": "text", "text": ""}))
@@ -228,8 +223,8 @@ class AnthropicReader:
                 yield from self._reply.add_call(index, "", "", delta["partial_json"])
             case "thinking_delta":
                 yield from self._reply.add_reasoning(delta["thinking"])
-            case _:
-                pass
+            case _:  # with the signature of a thought that is not shown comes all of it, sealed
+                yield HiddenReasoning(sum(len(value) for value in delta.values() if isinstance(value, str)))
 
     def _look_for_dropped(self, message: Json) -> None:
         changes = message.get("input_transformations") or ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
@@ -18,7 +18,7 @@ from typing import Any, cast
 from envelope.budget import Usage
 
 from .assembly import Assembly
-from .base import Completed, Failed, Failure, ModelEvent
+from .base import Completed, Failed, Failure, HiddenReasoning, ModelEvent
 from .failures import ProviderError, failed, interrupted
 from .openai_format import NEVER, messages_for, takes_temperature, thinks, tools_for
 from .openai_items import REASONING_KEYS, THOUGHTS, Extras, parts_of, text_of
@@ -47,6 +47,7 @@ REASONS = {
     "refusal": "refusal",  # gateways to Anthropic's models
 }
 MAX_REASON_CHARS = 1000
+MAX_RANK_CHARS = 40
 # An error in a stream has no status of HTTP, and often no code; its type or its code's word says as much.
 _STATUS = {
     "invalid_request_error": 400,
@@ -78,12 +79,12 @@ class OpenAiWire:
 
     def body(self, question: Question) -> Json:
         rules, is_thinking = question.rules, thinks(question.model)
-        options = sent(question.options, _known_options(question.model))
+        options = sent(question.options, _known_options(question))
         optional = {
             "tools": tools_for(question.tools) or None,
             "tool_choice": "none" if question.tools and question.tool_choice == "none" else None,
             "temperature": question.temperature if takes_temperature(question.model) else None,
-            "max_completion_tokens" if is_thinking else rules.limit_key: question.max_output_tokens,
+            "max_completion_tokens" if is_thinking else rules.limit_key: question.reply_limit_tokens,
             "stream_options": {"include_usage": True} if rules.takes_stream_options else None,
         }
         if effort := question.known_effort:
@@ -101,7 +102,7 @@ class OpenAiWire:
             yield from question.effort_told(question.known_effort)
         if question.temperature is not None and not takes_temperature(question.model):
             yield from question.not_sent([f"temperature {question.temperature:g}"])
-        yield from question.not_sent(left_out(question.options, _known_options(question.model)))
+        yield from question.not_sent(left_out(question.options, _known_options(question)))
 
     def reader(self, question: Question) -> OpenAiReader:
         return OpenAiReader(question)
@@ -111,8 +112,9 @@ class OpenAiWire:
         return replace(error, hint_ms=error.hint_ms or hinted_ms(json.dumps(answer)))
 
 
-def _known_options(model: str) -> frozenset[str]:
-    return OPENAI if takes_temperature(model) else OPENAI - NOT_WHILE_THINKING
+def _known_options(question: Question) -> frozenset[str]:
+    known = OPENAI if takes_temperature(question.model) else OPENAI - NOT_WHILE_THINKING
+    return known.difference(question.rules.refuses(question.model))
 
 
 class OpenAiReader:
@@ -121,7 +123,7 @@ class OpenAiReader:
         self._reply, self._extras = Assembly(), Extras()
         key = question.rules.reasoning_key
         self._reasoning_keys = REASONING_KEYS if key in ("", NEVER, *REASONING_KEYS) else (key, *REASONING_KEYS)
-        self._reason = self._thoughts_are = ""
+        self._reason = self._thoughts_are = self._service_rank = ""
         self._is_refusal = self._is_whole = False
         self._usage: Json = {}
         self.is_over = False
@@ -135,6 +137,7 @@ class OpenAiReader:
             yield from self._failed(error)
             return
         # Groq's and Moonshot's streams have it elsewhere.
+        self._service_rank = service_rank_of(event) or self._service_rank
         self._usage = event.get("usage") or part(part(event, "x_groq"), "usage") or self._usage
         for choice in event.get("choices") or ():
             if error := choice.get("error"):
@@ -158,7 +161,7 @@ class OpenAiReader:
         reply = self._reply.completed("refusal" if self._is_refusal else reason, usage)
         items = self._extras.items(self._question.full_name, reply.tool_calls, self._reply.call_extras)
         cost = told_cost(self._usage) if self._question.at_home else None
-        return replace(reply, provider_items=items, cost_microusd=cost)
+        return replace(reply, provider_items=items, cost_microusd=cost, service_rank=self._service_rank)
 
     def _unsaid_reason(self) -> str:
         """Snowflake never says why a reply ended. One that is over, and says something whole, is an answer."""
@@ -193,6 +196,8 @@ class OpenAiReader:
             self._is_refusal = True
             yield from self._reply.add_text(refusal)
         yield from self._thoughts(delta)
+        if sealed := sealed_bytes(delta.get("reasoning_details") or ()):
+            yield HiddenReasoning(sealed)
         for place, call in enumerate(delta.get("tool_calls") or ()):
             index = call.get("index")
             extra = {"extra_content": call["extra_content"]} if call.get("extra_content") else {}
@@ -258,6 +263,12 @@ def _detail_text(detail: Mapping[str, Any]) -> str:
     return said if isinstance(said, str) else ""
 
 
+def sealed_bytes(blocks: Iterable[Mapping[str, Any]]) -> int:
+    """Of what only the provider can read: OpenRouter's details and Anthropic's blocks name it alike."""
+    values = (block.get(name) for block in blocks for name in ("data", "signature"))
+    return sum(len(value) for value in values if isinstance(value, str))
+
+
 def _usage(usage: Mapping[str, Any]) -> Usage:
     """xAI counts thoughts beside `completion_tokens`, and Gemini's compatible server does; the total holds them."""
     sent, made = part(usage, "prompt_tokens_details"), part(usage, "completion_tokens_details")
@@ -271,6 +282,12 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
         cache_write_tokens=sent.get("cache_write_tokens") or 0,  # OpenRouter
         reasoning_tokens=made.get("reasoning_tokens") or 0,
     )
+
+
+def service_rank_of(answer: Mapping[str, Any]) -> str:
+    """What a reply says of its rank of service, for its price; empty where that is no word."""
+    said = answer.get("service_tier")
+    return said.strip().lower() if isinstance(said, str) and len(said) <= MAX_RANK_CHARS else ""
 
 
 # --- errors

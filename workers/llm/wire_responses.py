@@ -19,12 +19,12 @@ from envelope.budget import Usage
 
 from .arguments import parsed
 from .assembly import Assembly, verbatim
-from .base import ChatMessage, Completed, FilePart, ModelEvent, ToolCall, ToolSpec
+from .base import ChatMessage, Completed, FilePart, HiddenReasoning, ModelEvent, ToolCall, ToolSpec
 from .failures import ProviderError, failed, interrupted
 from .openai_format import sayable, thinks
 from .options import NOT_WHILE_THINKING, RESPONSES, left_out, sent
 from .wire import Json, Question, counted, part, said_usage
-from .wire_openai import DONE, openai_error
+from .wire_openai import DONE, openai_error, service_rank_of
 
 ENCRYPTED = "reasoning.encrypted_content"
 # Requests with one key meet one cache; a session's begin alike, others' do not.
@@ -57,7 +57,7 @@ class ResponsesWire:
             "tools": [_tool(tool) for tool in question.tools] or None,
             "tool_choice": "none" if question.tools and question.tool_choice == "none" else None,
             "temperature": None if is_thinking else question.temperature,
-            "max_output_tokens": question.max_output_tokens,
+            "max_output_tokens": question.reply_limit_tokens,
             "reasoning": {name: value for name, value in reasoning.items() if value} or None,
             "text": {"verbosity": verbosity} if verbosity else None,
             # asked of a model of OpenAI's that does not think, it is an error
@@ -126,6 +126,8 @@ class ResponsesReader:
                 yield from self._reply.add_call(place, "", "", event["delta"])
             case "response.output_item.added" if event["item"].get("type") == "function_call":
                 yield from self._call(place, event["item"] | {"arguments": ""})
+            case "response.output_item.added" if event["item"].get("type") != "message":
+                yield HiddenReasoning(0)
             case "response.output_item.done":
                 yield from self._item(place, event["item"])
             case "response.completed" | "response.incomplete" | "response.failed":
@@ -143,6 +145,7 @@ class ResponsesReader:
         question, usage = self._question, said_usage(_usage, part(self._response, "usage"))
         usage = counted(usage, question.messages, question.tools, self._reply.chars)
         reply = self._reply.completed(self._finish_reason(), usage)
+        reply = replace(reply, service_rank=service_rank_of(self._response))
         items = [_returned(self._items[place]) for place in sorted(self._items) if _is_returned(self._items[place])]
         ids = [item.get("call_id") or item.get("id") for item in items if item.get("type") == "function_call"]
         is_whole = self._reply.are_calls(ids) and all(map(_is_of_model, items))
@@ -185,11 +188,13 @@ class ResponsesReader:
                     self._is_refusal |= content.get("type") == "refusal"
                     if not is_told:
                         yield from self._reply.add_text(content.get("text") or content.get("refusal") or "")
-            case "reasoning" if not is_told:
+            case "reasoning":
+                yield HiddenReasoning(len(item.get("encrypted_content") or ""))
                 parts = [*(item.get("summary") or ()), *(item.get("content") or ())]
-                yield from self._reply.add_reasoning("\n\n".join(each.get("text") or "" for each in parts))
+                if not is_told:
+                    yield from self._reply.add_reasoning("\n\n".join(each.get("text") or "" for each in parts))
             case _:
-                pass
+                yield HiddenReasoning(len(json.dumps(item)))  # what the provider's own tools do
 
     def _call(self, place: int, item: Json) -> Iterator[ModelEvent]:
         yield from self._reply.add_call(

@@ -123,7 +123,7 @@ class Titling:
             lambda waits: None,
             lambda: LONGEST_WAIT_S,
         )
-        account = Account(till, lambda usage: cost_microusd(price, usage) if price else 0, tokens, held)
+        account = Account(till, lambda usage, rank: cost_microusd(price, usage, rank) if price else 0, tokens, held)
         retrying = Retrying(limited, lambda retry: None, ONE_MORE_TRY, lost=account)
         try:
             reply = await ask(retrying, asked, (), lambda event: None)

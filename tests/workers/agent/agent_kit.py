@@ -137,7 +137,7 @@ class Bench:
             emit=self.events.append,
             save=self._save,
             hear=self._hear,
-            price=lambda usage: cost_microusd(self.price, usage),
+            price=lambda usage, rank: cost_microusd(self.price, usage, rank),
             exhausted=lambda: self.exhausted,
             policy=self.policy,
             till=self.till,

@@ -114,6 +114,14 @@ def test_details_of_thousands_of_names_keep_nobody_busy():
     assert len(reply.provider_items.items[0]["message"]["reasoning_details"][0]) == 15_000
 
 
+@pytest.mark.parametrize(("said", "rank"), [("default", "default"), (" Priority", "priority"), (7, ""), ("x" * 99, "")])
+def test_the_rank_of_service_that_a_reply_tells_of(said, rank):
+    done = {"type": "response.completed", "response": {"service_tier": said, "status": "completed", "output": []}}
+
+    assert read(OPENAI, chat({"content": "x"}, service_tier=said), CHAT_ENDS).service_rank == rank
+    assert read(RESPONSES, done).service_rank == rank
+
+
 @pytest.mark.parametrize(
     "usage",
     [

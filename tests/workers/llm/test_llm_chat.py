@@ -448,7 +448,7 @@ def test_a_provider_that_says_what_a_call_costs_is_believed_within_bounds(told, 
 
 def test_what_the_provider_says_is_charged_and_else_the_price():
     def charged(**told) -> int:
-        account = Account(NO_TILL, lambda usage: usage.output_tokens * 10, 0, 0)
+        account = Account(NO_TILL, lambda usage, rank: usage.output_tokens * 10, 0, 0)
         account.answered(Completed("", "", (), "stop", Usage(output_tokens=7), **told))
         return account.cost_microusd
 
@@ -503,6 +503,29 @@ def test_each_server_is_asked_for_what_it_takes(name, url, said, not_said):
 
     assert {key: body[key] for key in said} == said
     assert not body.keys() & set(not_said)
+
+
+def test_a_grok_that_thinks_is_sent_no_option_that_it_refuses():
+    body = body_for("xai/grok-4", options={"stop": ["x"], "presencePenalty": 1, "seed": 7})
+
+    assert body["seed"] == 7 and not {"stop", "presence_penalty"} & body.keys()
+    assert body_for("xai/grok-3", options={"stop": ["x"]})["stop"] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "key", "said"),
+    [
+        ("openai/m", "http://me:secret@127.0.0.1/v1", KEY, "a user or a password beside the key"),
+        ("ollama/m", "http://me:secret@127.0.0.1/v1", "", None),  # a gateway that wants just that
+        ("openai/m", "http://[::1/v1", KEY, "no address of a model server"),
+    ],
+)
+def test_an_address_that_cannot_be_asked_is_said_and_not_asked_again(name, url, key, said):
+    where = endpoint(name, url, key, {})
+
+    assert said is None or (isinstance(where, Failed) and where.failure is Failure.BAD_REQUEST)
+    assert said is None or (said in where.message and "secret" not in where.message)
+    assert said is not None or not isinstance(where, Failed)
 
 
 def test_what_an_agent_says_of_thinking_goes_before_what_is_always_said():

@@ -8,9 +8,12 @@ import sys
 import pytest
 
 from envelope.budget import Usage
+from workers.agent.compaction import should_compact, usable_tokens
 from workers.llm.direct import DirectModel
+from workers.llm.limits import ModelLimits
 from workers.llm.listed import listed
 from workers.llm.litellm import LiteLlmModel, read_list
+from workers.llm.options import service_rank
 from workers.llm.prices import Price, Rates, cost_microusd
 from workers.models import Models
 
@@ -70,6 +73,14 @@ def test_the_limit_of_a_reply_is_the_models_own_where_thoughts_count_in_it(name,
     assert Models().named(name, output_limit=lambda: asked).output_limit() == limit
 
 
+async def test_a_history_has_half_of_a_small_window():
+    for name in read_list():
+        limits = await Models().limits(name)
+        assert not limits.context or usable_tokens(limits) >= limits.context // 2 - 1, name
+    told = Models(known_limits={"openai/own": ModelLimits(32_000)})
+    assert not should_compact(Usage(input_tokens=9_000), await told.limits("openai/own"))
+
+
 async def test_prices_come_from_the_list_in_the_wheel():
     known = await Models().price("openai/gpt-4o")
 
@@ -80,7 +91,8 @@ async def test_prices_come_from_the_list_in_the_wheel():
 async def test_the_operators_price_goes_before_the_list():
     models = Models(prices={"openai/gpt-4o": Price(9, 9)})
 
-    assert await models.price("openai/gpt-4o") == Price(9, 9)
+    price = await models.price("openai/gpt-4o")
+    assert price and (price.input_microusd, price.output_microusd) == (9, 9)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +100,9 @@ async def test_the_operators_price_goes_before_the_list():
     [
         ("openai/gpt-4o", "priority", 1.7),  # as the list has it
         ("openai/gpt-5.5", "flex", 0.5),
-        ("openai/gpt-5.5", "auto", 1.0),
+        ("openai/gpt-5.5", "default", 1.0),
+        ("openai/gpt-5.5", "auto", 2.5),  # what the key's project has, which may be the best one
+        ("anthropic/claude-sonnet-4-5", "auto", 1.0),
         ("openai/gpt-5.5", "scale", 2.5),  # nobody says what: at most so much
         ("anthropic/claude-sonnet-4-5", "standard_only", 1.0),
         ("groq/own", "performance", 2.5),  # the operator's price is the usual one
@@ -104,6 +118,41 @@ async def test_a_better_rank_of_service_is_charged_as_one(name, tier, times):
     assert usual and ranked
     found = (ranked.input_microusd / usual.input_microusd, ranked.output_microusd / usual.output_microusd)
     assert found == (times, times)
+
+
+@pytest.mark.parametrize(
+    ("asked", "served", "times"),
+    [
+        ("priority", "", 2.5),
+        ("priority", "priority", 2.5),
+        ("priority", "default", 1.0),  # there was no room
+        ("auto", "default", 1.0),
+        ("auto", "flex", 0.5),
+        ("", "priority", 2.5),
+        ("", "scale", 2.5),
+        ("flex", "default", 1.0),
+    ],
+)
+async def test_what_the_provider_has_served_is_what_is_charged(asked, served, times):
+    price = await Models().price("openai/gpt-5.5", {"service_tier": asked} if asked else {})
+    usual = await Models().price("openai/gpt-5.5")
+    usage = Usage(input_tokens=10_000, output_tokens=10_000)
+
+    assert price and usual
+    assert cost_microusd(price, usage, served) == times * cost_microusd(usual, usage)
+
+
+@pytest.mark.parametrize(
+    ("name", "base_url", "options", "sent"),
+    [
+        ("openai/gpt-5.5", "", {}, "default"),
+        ("openai/gpt-5.5", "", {"serviceTier": "priority"}, "priority"),
+        ("openai/gpt-5.5", "http://127.0.0.1:4000/v1", {}, ""),
+        ("groq/x", "", {}, ""),
+    ],
+)
+def test_openai_is_told_which_rank_of_service_is_paid(name, base_url, options, sent):
+    assert service_rank(Models(name, base_url).named(name, options=options).options) == sent
 
 
 async def test_what_costs_nothing_costs_nothing_in_any_rank():

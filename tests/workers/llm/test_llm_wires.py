@@ -472,3 +472,23 @@ async def test_calls_one_after_another_share_a_connection(serve, provider):
             assert [event async for event in model.stream(HISTORY[:2], [])][-1].text == "hi"
 
     assert (len(connections), server.log.requests) == (1, 4)
+
+
+@pytest.mark.parametrize("wire", [OPENAI, RESPONSES, ANTHROPIC])
+@pytest.mark.parametrize(
+    ("sent_chars", "own", "context", "least", "most"),
+    [
+        (4_000, 8_000, 200_000, 8_000, 8_000),
+        (4_000, 131_072, 131_072, 129_000, 130_072),  # a limit that is the window: vLLM refuses what could outgrow it
+        (480_000, 64_000, 131_072, 10_000, 11_072),
+        (480_000, 64_000, 100_000, 4_096, 4_096),  # no room at all: its server says so
+        (4_000, 2_048, 2_048, 1_024, 1_048),
+        (4_000, 64_000, 0, 64_000, 64_000),
+    ],
+)
+def test_a_reply_is_asked_for_that_fits_behind_what_is_sent(wire, sent_chars, own, context, least, most):
+    said = ChatMessage(role="user", content="x" * sent_chars)
+    body = wire.body(Question("m", "openai/m", [said], (), max_output_tokens=own, context_tokens=context))
+
+    limit = body.get("max_tokens") or body.get("max_output_tokens")
+    assert least <= limit <= most
