@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from envelope.errors import ExitCode
+from transport import approvals, keyring
 
 pytestmark = pytest.mark.acceptance
 
@@ -243,6 +244,24 @@ def test_doctor_warns_of_an_engine_whose_own_filter_is_too_old(desk):
     is_old = tuple(map(int, re.findall(r"\d+", version)[:3])) < (29, 4, 3)
     assert check["health"] == ("note" if is_old else "works")
     assert ("CVE-2026-31431" in check["found"]) is is_old
+
+
+def test_doctor_tells_who_can_give_answers_for_people(desk, tmp_path):
+    path = tmp_path / "keys" / "keyring.json"
+
+    def told() -> tuple[str, str]:
+        done = desk.muster("doctor", "--json", env={"MUSTER_KEYRING": f"{path}"})
+        by_part = {check["part"]: check for check in map(json.loads, done.stdout.splitlines())}
+        return by_part["people's answers"]["health"], by_part["people's answers"]["found"]
+
+    assert told() == ("note", "will be signed: the first start makes the keys")
+    keyring.load_or_create(path)
+    approvals.create(path, since_ms=1)
+    assert told() == ("works", "are signed; workers verify them with approval-keys.pub.json, beside their keyring")
+    path.with_name(approvals.PRIVATE).unlink()
+    assert told() == ("note", "are verified here, and given elsewhere: this host has no private key")
+    path.with_name(approvals.PUBLIC).unlink()
+    assert told() == ("note", "are not signed: a worker's Redis password can give them")
 
 
 @pytest.mark.redis

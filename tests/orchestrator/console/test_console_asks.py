@@ -52,6 +52,23 @@ async def test_an_ask_shows_exactly_what_it_is_about_and_stays_text(console):
         assert "git push</code>" in text and "waits since" in text
 
 
+async def test_a_yes_to_what_a_page_showed_is_none_to_another_question(console):
+    """The page's form carries a digest of what it showed."""
+    task_id = await asking(console, PUSH)
+    shown = f"/console/asks/ask_push/answer?asked={PUSH.digest()}"
+    assert shown.removeprefix("/console") in (await console.get("/console/asks/ask_push", who="approver")).text
+
+    changed = PUSH.model_copy(update={"detail": "git push --force"})
+    other = await console.post(
+        f"/console/asks/ask_push/answer?asked={changed.digest()}", {"choice": "once"}, who="approver"
+    )
+    assert other.status == 422 and "the question is another now" in other.text
+    assert await answers_of(console, task_id) == {}
+
+    assert (await console.post(shown, {"choice": "once"}, who="approver")).status == 303
+    assert await answers_of(console, task_id) == {"ask_push": "once"}
+
+
 async def test_what_is_older_than_a_thousand_roots_is_asked_and_shown(console):
     task_id = await asking(console, PUSH)
     await console.stage.crowd()
