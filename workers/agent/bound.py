@@ -6,7 +6,6 @@ bound. No tokenizer makes more tokens than there are bytes. What was sent before
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from pydantic_core import to_json
@@ -47,7 +46,7 @@ def _message(message: ChatMessage) -> int:
 
 
 def _tool(tool: ToolSpec) -> int:
-    return _bytes(tool.name) + _bytes(tool.description) + _bytes(json.dumps(tool.parameters)) + TOOL_TOKENS
+    return _bytes(tool.name) + _bytes(tool.description) + len(to_json(tool.parameters, indent=1)) + TOOL_TOKENS
 
 
 def _bytes(text: str) -> int:
