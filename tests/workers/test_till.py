@@ -190,3 +190,4 @@ def test_what_a_provider_has_counted_is_known_and_the_rest_is_bounded_by_its_byt
     more = [replace(tool, description="Looks. " * 100), ToolSpec("find", "f" * 300, {})]
     assert window_tokens(grown, more) >= 77 + 50 + 693 + 300
     assert window_tokens(grown, []) == window_tokens(grown, [tool])
+    assert tool_tokens([ToolSpec("odd", "", {"title": "\ud800" * 9})]) > 9

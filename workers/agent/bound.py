@@ -6,9 +6,10 @@ bound. No tokenizer makes more tokens than there are bytes. What was sent before
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json
 
 from ..llm.base import ChatMessage, ToolSpec
 from ..llm.files import file_tokens
@@ -46,7 +47,11 @@ def _message(message: ChatMessage) -> int:
 
 
 def _tool(tool: ToolSpec) -> int:
-    return _bytes(tool.name) + _bytes(tool.description) + len(to_json(tool.parameters, indent=1)) + TOOL_TOKENS
+    try:
+        parameters = len(to_json(tool.parameters, indent=1))
+    except PydanticSerializationError:  # half a surrogate pair, in the words of somebody's server
+        parameters = len(json.dumps(tool.parameters))
+    return _bytes(tool.name) + _bytes(tool.description) + parameters + TOOL_TOKENS
 
 
 def _bytes(text: str) -> int:
