@@ -38,10 +38,11 @@ from .setup_files import FOLDER, layer_of
 from .shell import first_process, shell_in_namespaces
 from .toolserver import install_server
 from .touched import Stamps
+from .uids import users_report
 from .unfit import NOT_STARTED, why_not_started
 from .view import OverlayView, View, apply_from_outside
 from .watching import UNWATCHED, SandboxWatch
-from .workspace import Workspace, create_workspace, remove_workspace
+from .workspace import Workspace, create_workspace, lower_shown, remove_workspace
 
 NEEDED = {"bwrap": "bubblewrap", "setpriv": "util-linux", "unshare": "util-linux", "mount": "mount"}
 CHECK_TIMEOUT_S = 10.0
@@ -81,7 +82,7 @@ class BubblewrapDriver:
 
     async def report(self) -> list[Finding]:
         isolates = Finding("isolation", await self.check())
-        return [isolates, self.roots.report(), *disk_report(self.state_dir)]
+        return [isolates, self.roots.report(), *disk_report(self.state_dir), users_report(self.state_dir)]
 
     async def shell(self, sandbox_id: str, *, tty: bool) -> list[str]:
         return shell_in_namespaces(group_of(sandbox_id), tty=tty)
@@ -148,18 +149,19 @@ class BubblewrapDriver:
         expires_at_s = int(time.time()) + spec.limits.lifetime_s + EXPIRY_GRACE_S
         card = Card(self._owner, expires_at_s, dict(spec.labels))
         layer = layer_of(self._setup_files, spec.image, spec.checkout)
-        workspace = await asyncio.to_thread(
-            create_workspace, self.state_dir, sandbox_id, spec.checkout, limits, card, layer
-        )
+        # A setup changes what the image has for its own user, who is the same in each.
+        make = partial(create_workspace, own_user=not writable_root)
+        workspace = await asyncio.to_thread(make, self.state_dir, sandbox_id, spec.checkout, limits, card, layer)
         undo.push_async_callback(_dismantle, workspace.folder)
-        lower = [each for each in (layer, workspace.lower) if each is not None]
-        await mount_overlay(workspace.merged, lower, upper=workspace.upper, work=workspace.work)
+        async with lower_shown(workspace):
+            lower = [*workspace.below.values()]
+            await mount_overlay(workspace.merged, lower, upper=workspace.upper, work=workspace.work)
         root = await self._root(spec.image, workspace.folder / ROOT, writable_root)
         group = create_group(sandbox_id, spec.limits)
         channel, process = await self._start(spec, sandbox_id, workspace, root, group, undo)
         allow_private = self._allow_private_egress and writable_root
         proxy = EgressProxy(spec.egress, allow_private=allow_private, outlet=spec.outlet)
-        env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.has_network else {}
+        env = await open_egress(proxy, workspace, channel, ca_bundle, undo) if spec.has_network else {}
         keeper = Namespaces(group, workspace.merged, process, OverlayView(spec, workspace.upper, layer))
         renewal = None
         if spec.reusable:

@@ -48,6 +48,7 @@ NO_IMAGE = "muster-no-such-image:none"
 STDERR = 2
 LIMITED = {"MemoryLimit": "memory", "PidsLimit": "processes", "CpuCfsQuota": "CPU"}  # as the engine says what it can do
 LAYERED = ("overlay2", "overlayfs")  # the second is the containerd store's name for it
+MAX_FILE_BYTES = 1024 * 1024  # of /etc/passwd
 MAX_COMPLAINT_BYTES = 2000  # a Python traceback
 ENGINE_HINT = "start Docker, set DOCKER_HOST, or run `muster doctor`"
 REFUSED_HINT = "see the engine's own log, and whether this user may use it: `docker info`"
@@ -150,6 +151,19 @@ class Engine:
                     return False
                 raise
         raise SandboxError(f"The engine has an image {NO_IMAGE}, which nobody should make.")
+
+    async def file_of(self, image: str, path: str) -> bytes:
+        """Empty where the image has no such file. It is hostile as the image is: no link is followed."""
+        async with self._call(ignore=(NOT_FOUND,)) as client:
+            container = await client.containers.create({"Image": image, "Cmd": ["true"]})
+            try:
+                with await container.get_archive(path) as archive:
+                    member = archive.next()
+                    file = archive.extractfile(member) if member and member.isreg() else None
+                    return file.read(MAX_FILE_BYTES) if file else b""
+            finally:
+                await container.delete(force=True)
+        return b""
 
     async def has_volume(self, name: str) -> bool:
         async with self._call(ignore=(NOT_FOUND,)) as client:

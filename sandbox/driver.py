@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -15,7 +16,7 @@ from repo.keeping import Allowance, Kept
 from .base import Capabilities, Finding, Known, OnOutput, SandboxSpec, Setup
 from .card import Card
 from .channel import Channel
-from .container import EGRESS_FOLDER, OWNER_LABEL, Opening, container_config
+from .container import ACCOUNTS, EGRESS_FOLDER, OWNER_LABEL, Opening, container_config, renumbered
 from .disk import DISK_LIMITS, disk_report, held_limits
 from .docker import Container, Engine
 from .egress import SOCKET_NAME, EgressProxy, copy_ca_bundle, proxy_environment
@@ -32,10 +33,11 @@ from .setup_files import FOLDER, layer_of
 from .shell import shell_in_container
 from .tools import ToolClient
 from .toolserver import install_server
+from .uids import AGENT_UID, users_report
 from .unfit import NOT_STARTED, why_not_started
 from .view import OverlayView
 from .watching import UNWATCHED, SandboxWatch
-from .workspace import Workspace, create_workspace, remove_workspace
+from .workspace import Workspace, create_workspace, lower_shown, remove_workspace
 
 STARTS_PER_CORE = 2  # more at once are no faster (measured), only more unfair
 # By engine or kernel, wherever a sandbox opens at all; those of the workspace's disk depend on this host.
@@ -76,6 +78,7 @@ class DockerDriver:
         self._stock = Stock(self.engine, self.state_dir / "stock")
         self._placement: Placement | None = None
         self._asking = asyncio.Lock()
+        self._accounts_of: dict[str, bytes] = {}  # by the image's id
         self._starts = asyncio.Semaphore(STARTS_PER_CORE * (os.cpu_count() or 1))
 
     async def open(
@@ -90,7 +93,7 @@ class DockerDriver:
     async def report(self) -> list[Finding]:
         isolates = Finding("isolation", await self.check())
         elsewhere = await self._elsewhere()
-        workspaces = elsewhere.report() if elsewhere else disk_report(self.state_dir)
+        workspaces = elsewhere.report() if elsewhere else [*disk_report(self.state_dir), users_report(self.state_dir)]
         return [isolates, *await self.engine.report(), *workspaces]
 
     async def shell(self, sandbox_id: str, *, tty: bool) -> list[str]:
@@ -155,14 +158,15 @@ class DockerDriver:
             )
             return await elsewhere.assemble(opening, card, proxy, ca_bundle, undo)
         limits = None if spec.read_only else spec.limits
-        workspace = await asyncio.to_thread(
-            create_workspace, self.state_dir, sandbox_id, spec.checkout, limits, card, layer
-        )
+        # A setup changes what the image has for its own user, who is the same in each.
+        make = partial(create_workspace, own_user=not writable_root)
+        workspace = await asyncio.to_thread(make, self.state_dir, sandbox_id, spec.checkout, limits, card, layer)
         undo.push_async_callback(asyncio.to_thread, remove_workspace, workspace.folder)
         server = install_server(self.state_dir)
         opening = Opening(sandbox_id, spec, workspace, server, self._owner, expires_at_s, writable_root, self._runtime)
-        channel = await self._start(opening, undo)
-        env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.has_network else {}
+        async with lower_shown(workspace):
+            channel = await self._start(opening, undo)
+        env = await open_egress(proxy, workspace, channel, ca_bundle, undo) if spec.has_network else {}
         container = Container(self.engine, sandbox_id, OverlayView(spec, workspace.upper, layer))
         renewal = None
         if spec.reusable:
@@ -171,6 +175,21 @@ class DockerDriver:
         return OpenSandbox(
             sandbox_id, spec, channel, env, container, undo.aclose, proxy.refused, workspace.folder, renewal, layer
         )
+
+    async def _accounts(self, opening: Opening) -> Path | None:
+        """The image's own, for a user of another number: many programs end where theirs has no name. None where the
+        image has none for `AGENT_UID` either."""
+        image_id = await self.require_image(opening.spec.image)
+        if image_id not in self._accounts_of:
+            self._accounts_of[image_id] = await self.engine.file_of(image_id, ACCOUNTS)
+        known = self._accounts_of[image_id]
+        mine = renumbered(known, opening.workspace.uid)
+        if mine == known:
+            return None
+        file = opening.workspace.folder / "passwd"
+        await asyncio.to_thread(file.write_bytes, mine)
+        file.chmod(0o644)
+        return file
 
     async def _elsewhere(self) -> Elsewhere | None:
         """How workspaces are made where the engine cannot mount this host's folders. Asked once."""
@@ -186,6 +205,8 @@ class DockerDriver:
         undo.push_async_callback(self.engine.remove, name)
         async with self._starts:
             try:
+                if opening.workspace.uid != AGENT_UID:
+                    opening = replace(opening, accounts=await self._accounts(opening))
                 await self.engine.create(name, container_config(opening))
                 stream = await self.engine.start(name)
             except SandboxError as refusal:
@@ -214,11 +235,12 @@ class DockerDriver:
 
 
 async def open_egress(
-    proxy: EgressProxy, folder: Path, channel: Channel, ca_bundle: Path | None, undo: AsyncExitStack
+    proxy: EgressProxy, workspace: Workspace, channel: Channel, ca_bundle: Path | None, undo: AsyncExitStack
 ) -> dict[str, str]:
     """Open the one way out; what a command needs in its environment to find it."""
+    folder = workspace.egress
     undo.push_async_callback(proxy.close)
-    await proxy.start(folder / SOCKET_NAME)
+    await proxy.start(folder / SOCKET_NAME, workspace.uid)
     has_bundle = copy_ca_bundle(ca_bundle, folder)
     port = await ToolClient(channel, {}).relay(f"{EGRESS_FOLDER}/{SOCKET_NAME}")
     return proxy_environment(port, EGRESS_FOLDER if has_bundle else None) | proxy.environment

@@ -26,11 +26,14 @@ from .index import PackageIndex, host_index
 from .opened import OpenSandbox
 from .outlet import Outlet
 from .setup_files import FOLDER, begin, finish, folder_of
+from .uids import AGENT_UID
 
 REPOSITORY = "muster-setup"
 COMMAND_TIMEOUT_S = 1800.0  # a first install of a large project compiles things
 # The start of the sandbox, the end of its processes and the commit of gigabytes.
 MARGIN_S = 900
+# Sandboxes of the image are users of other numbers, in the same group.
+OPEN_UP = f"find / -xdev -user {AGENT_UID} ! -type l ! -perm -040 -exec chmod g+rX {{}} + 2> /dev/null"
 STAMP_EVERY_S = IN_USE_S / 4
 NOT_FOUND = 127  # as every shell says it
 NO_PROGRAM = "the sandbox image lacks a program: name one that has it in MUSTER_IMAGE (docs/sandbox/images.md)"
@@ -91,6 +94,7 @@ async def ensure_setup(
             async with await open_writable(spec, ca_bundle=index.ca_bundle) as sandbox:
                 for command in setup.commands:
                     await _run(sandbox, command, index, on_output)
+                await sandbox.exec(Command(OPEN_UP))
                 await sandbox.kill_all()  # what still runs would be committed in the middle of a write
                 files = await asyncio.to_thread(begin, setup_files, tag)
                 await sandbox.setup_files(files)

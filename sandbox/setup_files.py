@@ -17,7 +17,7 @@ from repo.collect import not_ignored
 from repo.removal import discard_tree
 
 from .base import Setup
-from .workspace import AGENT_GID, AGENT_UID
+from .uids import AGENT_GID, AGENT_UID
 
 FOLDER = "setup-files"  # in a driver's state folder
 FILES, OF = "files", "of"

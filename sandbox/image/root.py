@@ -8,7 +8,7 @@ from pathlib import Path
 
 from repo.temporary import temporary_folder
 
-from ..workspace import AGENT_UID
+from ..uids import AGENT_UID
 from .build import HERE, SLIM, SUITE, Progress, content_hash, download_wheels, require_mmdebstrap, run_step
 from .variants import CC_PACKAGES, cc_hash
 

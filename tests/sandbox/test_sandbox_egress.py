@@ -21,7 +21,7 @@ from sandbox.egress import (
 )
 from sandbox.errors import SandboxError
 from sandbox.index import PackageIndex, index_from
-from sandbox.workspace import AGENT_GID
+from sandbox.uids import AGENT_GID
 
 
 class WebServer:
