@@ -154,8 +154,8 @@ class BubblewrapDriver:
         workspace = await asyncio.to_thread(make, self.state_dir, sandbox_id, spec.checkout, limits, card, layer)
         undo.push_async_callback(_dismantle, workspace.folder)
         async with lower_shown(workspace):
-            lower = [*workspace.below.values()]
-            await mount_overlay(workspace.merged, lower, upper=workspace.upper, work=workspace.work)
+            lower, upper, work = [*workspace.below.values()], workspace.upper, workspace.work
+            await mount_overlay(workspace.merged, lower, upper=upper, work=work, source=workspace.source)
         root = await self._root(spec.image, workspace.folder / ROOT, writable_root)
         group = create_group(sandbox_id, spec.limits)
         channel, process = await self._start(spec, sandbox_id, workspace, root, group, undo)

@@ -32,8 +32,11 @@ MEANS = {
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def mount(kind: str, target: Path, options: str, flags: int) -> None:
-    _done(_libc.mount(kind.encode(), os.fsencode(target), kind.encode(), flags, os.fsencode(options)), f"mount {kind}")
+def mount(kind: str, target: Path, options: str, flags: int, *, source: str = "") -> None:
+    _done(
+        _libc.mount(os.fsencode(source or kind), os.fsencode(target), kind.encode(), flags, os.fsencode(options)),
+        f"mount {kind}",
+    )
 
 
 def unmount(target: Path) -> None:

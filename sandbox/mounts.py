@@ -12,14 +12,16 @@ from .host_process import run
 TIMEOUT_S = 30.0  # 3 ms (measured); the rest is a busy machine
 
 
-async def mount_overlay(target: Path, lower: Sequence[Path], *, upper: Path | None = None, work: Path | None) -> None:
-    """`lower`: topmost first. Without `upper` nothing can be written."""
+async def mount_overlay(
+    target: Path, lower: Sequence[Path], *, upper: Path | None = None, work: Path | None, source: str = "overlay"
+) -> None:
+    """`lower`: topmost first. Without `upper` nothing can be written. `source` is told in the list of mounts."""
     layers = "lowerdir=" + ":".join(str(folder) for folder in lower)
     if upper is not None:
         layers += f",upperdir={upper},workdir={work}"
     await asyncio.to_thread(target.mkdir, exist_ok=True)
-    answer = await run(["mount", "-t", "overlay", "overlay", "-o", f"nosuid,nodev,{layers}", str(target)],
-                       timeout_s=TIMEOUT_S)  # fmt: skip
+    words = ["mount", "--no-canonicalize", "-t", "overlay", source, "-o", f"nosuid,nodev,{layers}", str(target)]
+    answer = await run(words, timeout_s=TIMEOUT_S)
     if answer.exit_code != 0:
         said = answer.stderr.decode(errors="replace").strip()
         raise SandboxError(f"The workspace cannot be mounted: {said}", hint="run the worker as root on this host")

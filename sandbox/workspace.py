@@ -66,9 +66,15 @@ class Workspace:
         lower = ":".join(map(str, self.below.values()))
         return f"lowerdir={lower},upperdir={self.upper},workdir={self.work}"
 
+    @property
+    def source(self) -> str:
+        """The kernel ignores it, and tells it in its list of mounts: who collects what is not used any more looks for
+        it there (`repo.cache`), also after what `lower_shown` shows is gone."""
+        return ":".join(map(str, self.below))
+
     def volume_options(self) -> dict[str, str]:
         """For the engine's `local` volume driver, which hands them to mount(2)."""
-        return {"type": "overlay", "device": "overlay", "o": f"nosuid,nodev,{self.layers}"}
+        return {"type": "overlay", "device": self.source, "o": f"nosuid,nodev,{self.layers}"}
 
 
 def create_workspace(
@@ -124,7 +130,7 @@ def add_layer(workspace: Workspace) -> Workspace:
     fresh.merged.mkdir()
     try:
         _show_below(fresh)
-        mount("overlay", fresh.merged, fresh.layers, NOSUID | NODEV)
+        mount("overlay", fresh.merged, fresh.layers, NOSUID | NODEV, source=fresh.source)
     finally:
         _hide_below(fresh.folder)
     return fresh
