@@ -1,5 +1,5 @@
-"""Each sandbox of this host is a user of its own to the kernel: what that counts by user, one cannot use up for another,
-and what is the image's or the checkout's own user's is there for each as before."""
+"""Each sandbox of this host is a user of its own to the kernel: what that counts by user, one cannot use up for
+another, and what belongs to the user of an image or a checkout is there for each as before."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from repo.checkout import index_of
+from repo.patch import extract_patch
 from sandbox.base import Command, Sandbox, SandboxDriver, SandboxSpec, Setup
 from sandbox.contract import make_project
-from sandbox.uids import AGENT_UID, FIRST_UID, UIDS, maps_owners
+from sandbox.uids import AGENT_UID, FIRST_UID, UIDS, hide, maps_owners, show
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("private_files")]
 
@@ -147,6 +149,23 @@ async def test_what_a_setup_kept_for_itself_is_there_for_every_sandbox(place: Pl
     finally:
         if driver.name == "docker":
             subprocess.check_call(["docker", "rmi", "--force", made], stdout=subprocess.DEVNULL)
+
+
+async def test_git_knows_files_unread_that_are_shown_as_another_users(tmp_path: Path):
+    """What is too large is told as left out of a patch where it differs, and nobody reads it to find out."""
+    project = await make_project(tmp_path, "")
+    assert project.checkout is not None and project.git_dir is not None
+    place = tmp_path / "shown"
+    show(project.checkout, place, FIRST_UID)
+    try:
+        seed = index_of(project.checkout)
+        asked = {"git_dir": project.git_dir, "base": project.base, "work_tree": place, "index_seed": seed}
+        patch = await extract_patch(**asked, max_bytes=10)
+        owner = (place / "src/app.py").stat().st_uid
+    finally:
+        hide(place)
+
+    assert (owner, patch.files, patch.warnings) == (FIRST_UID, (), ())
 
 
 def test_where_owners_cannot_be_mapped_that_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):
