@@ -171,17 +171,20 @@ class BubblewrapDriver:
         )
 
     async def _root(self, image: str, folder: Path, writable: bool) -> Root:
-        """Layers lie over each other in `folder`; one that can be written lies on top of them."""
+        """Layers lie over each other in `folder`; one that can be written lies on top of them. This host's own programs
+        are as they are."""
         layers, mounted = self.roots.layers(image), folder / "merged"
         if writable and layers == [Path("/")]:
             raise SandboxError("Setup commands cannot change this host.", hint="use an image in a folder of its own")
-        if len(layers) > 1 or writable:
+        if layers != [Path("/")]:
             for part in ("upper", "work"):
                 (folder / part).mkdir(parents=True)
                 (folder / part).chmod(0o755)  # the root's own mode, by the topmost layer
             (folder / "base").write_text(image)
             upper = folder / "upper" if writable else None
-            await mount_overlay(mounted, layers, upper=upper, work=folder / "work")
+            # Read-only ones, too: by the very files of the image, a sandbox could watch what another opens.
+            lower = layers if writable or len(layers) > 1 else [folder / "upper", *layers]
+            await mount_overlay(mounted, lower, upper=upper, work=folder / "work")
         if writable:
             make_places(mounted)
         return Root(mounted, (), writable=True) if writable else self.roots.root(image, mounted)

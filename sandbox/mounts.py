@@ -1,4 +1,4 @@
-"""Overlays on this host, by the system's own programs."""
+"""Overlays on this host."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+from . import kernel
 from .errors import SandboxError
 from .host_process import run
 
@@ -20,11 +21,12 @@ async def mount_overlay(
     if upper is not None:
         layers += f",upperdir={upper},workdir={work}"
     await asyncio.to_thread(target.mkdir, exist_ok=True)
-    words = ["mount", "--no-canonicalize", "-t", "overlay", source, "-o", f"nosuid,nodev,{layers}", str(target)]
-    answer = await run(words, timeout_s=TIMEOUT_S)
-    if answer.exit_code != 0:
-        said = answer.stderr.decode(errors="replace").strip()
-        raise SandboxError(f"The workspace cannot be mounted: {said}", hint="run the worker as root on this host")
+    try:
+        await asyncio.to_thread(kernel.mount, "overlay", target, layers, kernel.NOSUID | kernel.NODEV, source=source)
+    except SandboxError as refusal:
+        raise SandboxError(
+            f"An overlay cannot be mounted: {refusal}", hint="run the worker as root on this host"
+        ) from refusal
 
 
 async def unmount(target: Path) -> None:

@@ -111,6 +111,28 @@ async def test_nobody_uses_up_what_the_kernel_counts_by_user(place: Place):
         assert result.output.decode() == WELL
 
 
+WATCHES = """
+import ctypes, os, select, sys
+libc = ctypes.CDLL(None)
+watch = libc.inotify_init1(0)
+assert libc.inotify_add_watch(watch, b"/usr/bin", 0x20) >= 0  # IN_OPEN
+print("watching", flush=True)
+sys.stdin.readline()
+print(os.read(watch, 4096) if select.select([watch], [], [], 0)[0] else "nothing", flush=True)
+"""
+
+
+async def test_nobody_sees_which_programs_another_starts(place: Place):
+    driver, image = place
+    one, other = await asyncio.gather(*(driver.open(SandboxSpec(image)) for _ in range(2)))
+    async with one, other:
+        watcher = await one.start(["python3", "-c", WATCHES])
+        assert await watcher.receive() == b"watching\n"
+        assert await said(other, "sort /dev/null; git --version | cut -c -3") == "git\n"
+        await watcher.send(b"\n")
+        assert await watcher.receive() == b"nothing\n"
+
+
 async def test_the_checkout_and_the_home_are_the_sandboxs_own(place: Place, tmp_path: Path):
     """Its user has the name that the image gives to 10001, and git finds the checkout as it left it."""
     driver, image = place
