@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -49,6 +51,7 @@ STDERR = 2
 LIMITED = {"MemoryLimit": "memory", "PidsLimit": "processes", "CpuCfsQuota": "CPU"}  # as the engine says what it can do
 LAYERED = ("overlay2", "overlayfs")  # the second is the containerd store's name for it
 MAX_FILE_BYTES = 1024 * 1024  # of /etc/passwd
+NO_REGULAR_FILE = 0x8F280000  # of Go's file modes: folders, links, devices and the like
 MAX_COMPLAINT_BYTES = 2000  # a Python traceback
 ENGINE_HINT = "start Docker, set DOCKER_HOST, or run `muster doctor`"
 REFUSED_HINT = "see the engine's own log, and whether this user may use it: `docker info`"
@@ -152,15 +155,19 @@ class Engine:
                 raise
         raise SandboxError(f"The engine has an image {NO_IMAGE}, which nobody should make.")
 
-    async def file_of(self, image: str, path: str) -> bytes:
-        """Empty where the image has no such file. It is hostile as the image is: no link is followed."""
+    async def file_of(self, path: str, holder: Holder) -> bytes:
+        """Of the holder's image; empty where that has no such file. It is as hostile as the image is."""
+        labels = dict(holder.labels)
         async with self._call(ignore=(NOT_FOUND,)) as client:
-            container = await client.containers.create({"Image": image, "Cmd": ["true"]})
+            config = {"Image": holder.image, "Cmd": ["true"], "Labels": labels}
+            container = await client.containers.create(config, name=holder.name)
             try:
+                if not await _is_small_file(client, container.id, path):
+                    return b""
                 with await container.get_archive(path) as archive:
                     member = archive.next()
                     file = archive.extractfile(member) if member and member.isreg() else None
-                    return file.read(MAX_FILE_BYTES) if file else b""
+                    return file.read() if file else b""
             finally:
                 await container.delete(force=True)
         return b""
@@ -386,6 +393,17 @@ def _attaching(name: str) -> Callable[[], Awaitable[tuple[URL, None, bool]]]:
         return URL(f"containers/{name}/attach").with_query(wanted), None, False
 
     return setup
+
+
+async def _is_small_file(client: aiodocker.Docker, container: str, path: str) -> bool:
+    """Asked first: the library takes an archive into memory whole."""
+    place, query = f"containers/{container}/archive", {"path": path}
+    try:
+        async with client._query(place, method="HEAD", params=query) as answer:  # pyright: ignore[reportPrivateUsage]
+            told = json.loads(base64.b64decode(answer.headers["X-Docker-Container-Path-Stat"]))
+    except json.JSONDecodeError:  # the library looks for a reason where such an answer has none: no file is there
+        return False
+    return not told["mode"] & NO_REGULAR_FILE and told["size"] <= MAX_FILE_BYTES
 
 
 async def _kept(client: aiodocker.Docker, image: str) -> Kept:

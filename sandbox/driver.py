@@ -18,7 +18,7 @@ from .card import Card
 from .channel import Channel
 from .container import ACCOUNTS, EGRESS_FOLDER, OWNER_LABEL, Opening, container_config, renumbered
 from .disk import DISK_LIMITS, disk_report, held_limits
-from .docker import Container, Engine
+from .docker import Container, Engine, Holder
 from .egress import SOCKET_NAME, EgressProxy, copy_ca_bundle, proxy_environment
 from .elsewhere.assembly import Elsewhere
 from .elsewhere.probe import Placement, placement_of
@@ -181,7 +181,8 @@ class DockerDriver:
         image has none for `AGENT_UID` either."""
         image_id = await self.require_image(opening.spec.image)
         if image_id not in self._accounts_of:
-            self._accounts_of[image_id] = await self.engine.file_of(image_id, ACCOUNTS)
+            holder = Holder(opening.sandbox_id, image_id, opening.labels)
+            self._accounts_of[image_id] = await self.engine.file_of(ACCOUNTS, holder)
         known = self._accounts_of[image_id]
         mine = renumbered(known, opening.workspace.uid)
         if mine == known:

@@ -14,7 +14,10 @@ import pytest
 from repo.checkout import index_of
 from repo.patch import extract_patch
 from sandbox.base import Command, Sandbox, SandboxDriver, SandboxSpec, Setup
+from sandbox.container import ACCOUNTS
 from sandbox.contract import make_project
+from sandbox.docker import Holder
+from sandbox.driver import DockerDriver
 from sandbox.uids import AGENT_UID, FIRST_UID, UIDS, hide, maps_owners, show
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("private_files")]
@@ -171,6 +174,17 @@ async def test_what_a_setup_kept_for_itself_is_there_for_every_sandbox(place: Pl
     finally:
         if driver.name == "docker":
             subprocess.check_call(["docker", "rmi", "--force", made], stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("path", ["/etc", "/bin", "/usr/bin/git", "/etc/shadow/x", "/nowhere"])
+async def test_of_an_image_a_small_file_is_read_and_nothing_else(
+    driver: DockerDriver, image: str, owner: str, path: str
+):
+    """A folder, a link, megabytes: a setup may have put them where accounts are looked for."""
+    holder = Holder(f"muster-{owner}", image, {"muster.owner": owner})
+
+    assert await driver.engine.file_of(path, holder) == b""
+    assert b"agent:x:10001:" in await driver.engine.file_of(ACCOUNTS, holder)
 
 
 async def test_git_knows_files_unread_that_are_shown_as_another_users(tmp_path: Path):
