@@ -33,13 +33,18 @@ class Workspace:
     layer: Path | None = None
 
     @property
+    def disk(self) -> Path:
+        """A file system of its own, where this host can make one."""
+        return self.folder / MOUNT
+
+    @property
     def upper(self) -> Path:
-        return self.folder / MOUNT / f"upper{self.turn or ''}"
+        return self.disk / f"upper{self.turn or ''}"
 
     @property
     def work(self) -> Path:
         """The overlay's own, on the same file system."""
-        return self.folder / MOUNT / f"work{self.turn or ''}"
+        return self.disk / f"work{self.turn or ''}"
 
     @property
     def egress(self) -> Path:

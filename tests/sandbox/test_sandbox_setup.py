@@ -21,7 +21,7 @@ from sandbox.contract.setups import setup_files_are_in_every_sandbox_and_in_no_p
 from sandbox.driver import DockerDriver
 from sandbox.errors import ImageMissing, SetupFailed
 from sandbox.index import host_index
-from sandbox.setup import setup_key
+from sandbox.setup import setup_tag
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("private_files")]
 
@@ -99,8 +99,8 @@ async def test_a_failing_command_is_told_and_nothing_is_kept(setup: ProjectSetup
     assert failure.value.output == "about to fail\n"
     assert b"never" not in setup.output
     image_id = await driver.engine.image_id(setup.project.image) or ""
-    key = setup_key(image_id, setup.of("echo before", "echo about to fail; exit 3", "echo never"))
-    assert await driver.engine.image_id(f"muster-setup:{key}") is None
+    tag = setup_tag(image_id, setup.of("echo before", "echo about to fail; exit 3", "echo never"))
+    assert await driver.engine.image_id(tag) is None
 
 
 async def test_a_program_that_the_image_lacks_is_told_with_what_to_do(setup: ProjectSetup):
