@@ -91,9 +91,8 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class SetupRoot:
     """What a setup phase writes of an image's root: a volume for each place, in folders of `disk`, which has a size, or
-    in memory. The container of the commands has them in their places, on a root that it cannot write. A second one,
-    whose root can be written and in which no such command runs, fills them first, and in the end takes what has changed:
-    its root is kept."""
+    in memory. The container of the commands has them in their places, on a root that it cannot write. A second one
+    fills them first, and in the end takes what has changed. No such command runs there, and its root is kept."""
 
     sandbox_id: str
     places: tuple[Place, ...]

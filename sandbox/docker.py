@@ -292,12 +292,14 @@ class Engine:
             found = await client.images.list(filters={"reference": [names]})
             return [await _kept(client, str(tag)) for image in found for tag in image["RepoTags"] or []]
 
-    async def discard_unnamed(self, label: str) -> None:
-        """Images with this label whose name another one has now, as far as no container was made from them."""
+    async def discard_unnamed(self, label: str, *, before_s: float) -> None:
+        """Images with this label whose name another one has now, as far as no container was made from them. One that
+        was made a moment ago may be about to get its name."""
         async with self._call() as client:
             found = await client.images.list(filters={"label": [label], "dangling": ["true"]})
         for image in found:
-            await self.discard(str(image["Id"]))
+            if image["Created"] < before_s:
+                await self.discard(str(image["Id"]))
 
     async def discard(self, image: str) -> bool:
         """The engine refuses to remove one that a container was made from."""

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from repo.keeping import Allowance, Kept
+from repo.keeping import IN_USE_S, Allowance, Kept
 
 from .base import Capabilities, Finding, Known, OnOutput, SandboxSpec, Setup
 from .card import Card
@@ -116,7 +116,7 @@ class DockerDriver:
 
     async def collect(self, allowance: Allowance, *, now_s: float) -> list[Kept]:
         images = await collect_setups(self.engine, self.state_dir, allowance, now_s=now_s)
-        await self.engine.discard_unnamed(SETUP_LABEL)
+        await self.engine.discard_unnamed(SETUP_LABEL, before_s=now_s - IN_USE_S)
         return [*images, *await self._stock.collect(allowance, now_s=now_s)]
 
     def capabilities(self) -> Capabilities:

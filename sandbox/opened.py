@@ -16,7 +16,7 @@ from repo.seed import Seed, seed_of
 
 from .base import WORKSPACE, SandboxSpec
 from .channel import Channel
-from .errors import SandboxError
+from .errors import LimitExceeded, SandboxError
 from .handed import note_labels
 from .renewal import Renewal
 from .tools import ToolClient
@@ -106,7 +106,7 @@ class OpenSandbox(ToolClient):
             await self._keeper.setup_files(target)
         except OSError as error:
             message = f"What setup wrote to the workspace cannot be kept: {error.strerror}."
-            raise full_disk(error) or SandboxError(message) from error
+            raise full_disk(error) or LimitExceeded(message) from error
 
     async def assign(self, *, labels: Mapping[str, str], lifetime_s: int) -> None:
         await self.end_in(lifetime_s)

@@ -124,11 +124,9 @@ async def _make_room(limits: SetupLimits, size_bytes: int, tag: str, images: Ima
     """What the tenant has used the longest ago goes, and nothing of another's; nothing that may just be about to be
     opened."""
     if size_bytes > limits.kept_bytes:
-        raise SetupFailed(
-            f"Setup leaves {size_told(size_bytes)}, and of one tenant {size_told(limits.kept_bytes)} are kept.",
-            output="",
-            hint="install less, or have the operator raise `setups_max_gib_per_tenant`",
-        )
+        found = f"{size_told(size_bytes)}, more than is kept of a tenant: {size_told(limits.kept_bytes)}"
+        hint = "install less, or have the operator raise `setups_max_gib_per_tenant`"
+        raise SetupFailed(f"Setup leaves {found}.", output="", hint=hint)
     kept = await kept_setups(images, state_dir, f"{REPOSITORY}:{owner_of(tag)}-*")
     others = sorted((each for each in kept if each.name != tag), key=lambda each: each.used_at_s)
     count, total_bytes = len(others) + 1, sum(each.size_bytes for each in others) + size_bytes

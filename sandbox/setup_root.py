@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import stat
@@ -19,13 +20,14 @@ from .base import MIB, Command, Limits, SandboxSpec
 from .channel import Channel
 from .container import WRITER, Opening, Place, SetupRoot
 from .docker import Engine
-from .errors import LimitExceeded, SandboxError
+from .errors import DiskFull, LimitExceeded, SandboxError
 from .host_process import run
 from .opened import OpenSandbox
 from .outlet import NO_OUTLET
 from .roots import ROOT, Roots
 from .tools import ToolClient
 from .toolserver import PLACES
+from .unfit import FULL_HINT
 from .view import KeptRoot
 
 SETUP_LABEL = "muster.setup"  # of images that a setup made
@@ -33,6 +35,7 @@ PLACES_FOLDER = "places"  # in a driver's state folder: what `look` found in an 
 COPY_TIMEOUT_S = 600.0  # gigabytes of installed packages on a slow disk
 MAX_ANSWER_BYTES = 1 * MIB
 LAST_CHARS = 300
+SEE_WHAT = "see what its commands write, and have them write less, or nearer to the root"
 FAILED = {
     "look": "The image's folders cannot be looked at",
     "fill": "The image's folders cannot be copied for setup",
@@ -106,7 +109,10 @@ class LayerRoot:
         return self.limits.workspace_inodes
 
     async def take(self) -> tuple[int, int]:
-        found = await asyncio.to_thread(measured, self.upper)
+        try:
+            found = await asyncio.to_thread(measured, self.upper)
+        except OSError as error:  # a path that this host takes for too long
+            raise LimitExceeded(f"{FAILED['take']}: {error.strerror}.", hint=SEE_WHAT) from error
         require_within(*found, self)
         target = self.folder / ROOT / "upper"
         copied = await run(
@@ -114,7 +120,8 @@ class LayerRoot:
         )
         if copied.exit_code != 0:
             said = copied.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-            raise SandboxError(f"What setup wrote cannot be kept: {said}", hint="see `df` of the worker's state folder")
+            kind = DiskFull if os.strerror(errno.ENOSPC) in said else SandboxError
+            raise kind(f"{FAILED['take']}: {said}", hint=FULL_HINT)
         return found
 
     async def commit(self, image: str) -> None:
@@ -178,7 +185,8 @@ async def ask_inside(tools: ToolClient, mode: str, argument: object) -> Any:
         return answer["answer"]
     except (IndexError, ValueError, KeyError):
         said = result.output[-LAST_CHARS:].decode(errors="replace").strip().rpartition("\n")[2]
-        raise SandboxError(f"{FAILED[mode]}: {said}.") from None
+        message, kind = f"{FAILED[mode]}: {said}.", LimitExceeded if mode == "take" else SandboxError
+        raise kind(message, hint=SEE_WHAT) from None
 
 
 def measured(folder: Path) -> tuple[int, int]:

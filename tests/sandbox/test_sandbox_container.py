@@ -50,10 +50,9 @@ def test_only_setup_may_write_the_root():
     root = SetupRoot("muster-1", (Place("/opt/venv", 0, 0, 0o755, 5, 6),), max_bytes=MIB, max_files=7, disk=None)
     commands, taker = (host_config(replace(OPENING, root=each)) for each in (root, replace(root, is_taker=True)))
     assert (commands["ReadonlyRootfs"], taker["ReadonlyRootfs"]) == (True, False)
-    assert [each["Target"] for each in commands["Mounts"]] == [
-        "/workspace", "/run/muster-toolserver.py", "/opt/venv",
-    ]  # pyright: ignore[reportGeneralTypeIssues]  # fmt: skip
-    assert [each["Target"] for each in taker["Mounts"]] == ["/run/muster-toolserver.py", "/run/muster-root/0"]  # pyright: ignore[reportGeneralTypeIssues]
+    seen = [[mount["Target"] for mount in each["Mounts"]] for each in (commands, taker)]  # pyright: ignore[reportGeneralTypeIssues]
+    server = "/run/muster-toolserver.py"
+    assert seen == [["/workspace", server, "/opt/venv"], [server, "/run/muster-root/0"]]
     assert commands["Memory"] == 64 * MIB + MIB + 5 + 13 * 1024
 
 
