@@ -35,7 +35,7 @@ from .roots import ROOT, Roots
 from .seccomp import as_file
 from .setup import collect_setups, ensure_setup, image_id_of, kept_setups
 from .setup_files import FOLDER, layer_of
-from .setup_root import LayerRoot
+from .setup_root import HINT, HINT_IN_MEMORY, LayerRoot
 from .shell import first_process, shell_in_namespaces
 from .toolserver import install_server
 from .touched import Stamps
@@ -150,14 +150,20 @@ class BubblewrapDriver:
         expires_at_s = int(time.time()) + spec.limits.lifetime_s + EXPIRY_GRACE_S
         card = Card(self._owner, expires_at_s, dict(spec.labels))
         layer = layer_of(self._setup_files, spec.image, spec.checkout)
+        # A setup ends at its bounds on every host: what it writes in memory counts as its own.
+        in_memory = writable_root and not held_limits()
+        if in_memory:
+            written = min(spec.limits.workspace_bytes, spec.limits.memory_bytes)
+            limits = replace(spec.limits, workspace_bytes=written, memory_bytes=spec.limits.memory_bytes + written)
         workspace = await asyncio.to_thread(
-            create_workspace, self.state_dir, sandbox_id, spec.checkout, limits, card, layer
+            partial(create_workspace, in_memory=in_memory),
+            *(self.state_dir, sandbox_id, spec.checkout, limits, card, layer),
         )
         undo.push_async_callback(_dismantle, workspace.folder)
         lower = [each for each in (layer, workspace.lower) if each is not None]
         await mount_overlay(workspace.merged, lower, upper=workspace.upper, work=workspace.work)
         root = await self._root(spec.image, workspace, writable_root)
-        group = create_group(sandbox_id, spec.limits)
+        group = create_group(sandbox_id, limits or spec.limits)
         channel, process = await self._start(spec, sandbox_id, workspace, root, group, undo)
         allow_private = self._allow_private_egress and writable_root
         proxy = EgressProxy(spec.egress, allow_private=allow_private, outlet=spec.outlet)
@@ -167,7 +173,10 @@ class BubblewrapDriver:
         if spec.reusable:
             renewal = await renewal_of(first_process(group), workspace.merged, workspace, keeper.over, undo)
         folder = workspace.folder
-        kept = LayerRoot(self.roots, sandbox_id, workspace.disk / UPPER, folder, spec.limits) if writable_root else None
+        kept = None
+        if writable_root and limits is not None:
+            hint = HINT_IN_MEMORY if in_memory else HINT
+            kept = LayerRoot(self.roots, sandbox_id, workspace.disk / UPPER, folder, limits, hint)
         return OpenSandbox(
             sandbox_id, spec, channel, env, keeper, undo.aclose, proxy.refused, folder, renewal, layer, kept
         )

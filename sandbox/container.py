@@ -132,9 +132,18 @@ class SetupRoot:
         owner = f"uid={self.first_uid + place.uid},gid={self.first_gid + place.gid},mode={place.mode:o}"
         return {"type": "tmpfs", "device": "tmpfs", "o": f"nosuid,nodev,size={size},nr_inodes={files},{owner}"}
 
+    @property
+    def paths(self) -> list[str]:
+        return [place.path for place in self.places]
+
+    @property
+    def main(self) -> int:
+        """Where most lies most is installed."""
+        return max(range(len(self.places)), key=lambda number: self.places[number].size_bytes)
+
     def _room(self, place: Place) -> tuple[int, int]:
-        """In memory each has its own, and where most lies most is installed: the others are such as /var/tmp."""
-        is_side = place is not max(self.places, key=lambda each: each.size_bytes)
+        """In memory each has its own. Others than the main one are such as /var/tmp."""
+        is_side = place is not self.places[self.main]
         max_bytes = min(self.max_bytes, SIDE_BYTES) if is_side else self.max_bytes
         max_files = min(self.max_files, SIDE_FILES) if is_side else self.max_files
         return place.size_bytes + max_bytes, place.files + max_files

@@ -109,7 +109,10 @@ class DockerDriver:
 
     async def prepare_image(self, setup: Setup, on_output: OnOutput | None = None) -> str:
         open_writable = partial(self.open, writable_root=True)
-        return await ensure_setup(setup, self.engine, open_writable, self.state_dir, on_output)
+        image = await ensure_setup(setup, self.engine, open_writable, self.state_dir, on_output)
+        if setup.commands:  # it may have had another one make room
+            await self._stock.forget_layers()
+        return image
 
     async def setups(self) -> list[Kept]:
         return [*await kept_setups(self.engine, self.state_dir), *await self._stock.kept()]
@@ -159,11 +162,12 @@ class DockerDriver:
             opening = Opening(sandbox_id, spec, workspace, server, self._owner, expires_at_s, self._runtime, root=root)
             return await elsewhere.assemble(opening, card, proxy, ca_bundle, undo)
         limits = None if spec.read_only else spec.limits
-        if root is not None:  # on the same disk
+        if root is not None and not in_memory:  # on the same disk
             size, files = spec.limits.workspace_bytes + root.base_bytes, spec.limits.workspace_inodes + root.base_files
             limits = replace(spec.limits, workspace_bytes=size, workspace_inodes=files)
         workspace = await asyncio.to_thread(
-            create_workspace, self.state_dir, sandbox_id, spec.checkout, limits, card, layer
+            partial(create_workspace, in_memory=root is not None and in_memory),
+            *(self.state_dir, sandbox_id, spec.checkout, limits, card, layer),
         )
         undo.push_async_callback(asyncio.to_thread, remove_workspace, workspace.folder)
         server = install_server(self.state_dir)

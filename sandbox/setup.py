@@ -18,7 +18,7 @@ from typing import Protocol
 
 from repo.cache import MOUNTS, sizes_bytes
 from repo.keeping import IN_USE_S, Allowance, Kept, surplus
-from repo.lock import file_lock, stamp_use
+from repo.lock import file_lock, stamp_use, try_lock
 from repo.removal import discard_tree
 
 from .base import WORKSPACE, Command, Limits, OnOutput, SandboxSpec, Setup, SetupLimits
@@ -138,7 +138,7 @@ async def _make_room(limits: SetupLimits, size_bytes: int, tag: str, images: Ima
             count, total_bytes = count - 1, total_bytes - each.size_bytes
     if count > limits.kept or total_bytes > limits.kept_bytes:
         found = f"{len(others)} setups of {size_told(sum(each.size_bytes for each in others))}"
-        hint = "the task is tried again; have the operator raise `setups_max_per_tenant` or `setups_max_gib_per_tenant`"
+        hint = "wait for its tasks; the operator can raise `setups_max_per_tenant` and `setups_max_gib_per_tenant`"
         raise DiskFull(f"There is no room for another setup of this tenant: it has {found}, all in use.", hint=hint)
 
 
@@ -175,6 +175,10 @@ async def collect_setups(images: ImageStore, state_dir: Path, allowance: Allowan
         is_old = folder.stat().st_mtime < now_s - IN_USE_S
         if folder not in left and is_old and str(folder) not in MOUNTS.read_text():
             await asyncio.to_thread(discard_tree, folder)
+    for lock in (state_dir / "locks").glob(f"{REPOSITORY}-*.lock"):  # each text has had one, also one that failed
+        with try_lock(lock) as is_mine:
+            if is_mine and lock.stat().st_mtime < now_s - IN_USE_S:
+                lock.unlink()
     return gone
 
 
@@ -226,14 +230,14 @@ async def _run(sandbox: OpenSandbox, command: str, index: PackageIndex, on_outpu
 async def _full(sandbox: OpenSandbox) -> tuple[str, str] | None:
     """What had no room left, if anything, and what to do."""
     assert sandbox.root is not None
-    bounded, found = [*sandbox.root.places, WORKSPACE], list[str]()
+    bounded, found = sandbox.root.places, list[str]()
     with suppress(SandboxError):  # that the command failed is known
         await sandbox.kill_all()
-        found = await ask_inside(sandbox, "full", [*bounded, TMP, HOME, SHM])
+        found = await ask_inside(sandbox, "full", [*bounded, WORKSPACE, TMP, HOME, SHM])
     if not found:
         return None
     if found[0] in bounded:
         size, files = size_told(sandbox.root.max_bytes), f"{sandbox.root.max_files:,}"
         return f"left no room in {found[0]}: a setup may write {size} and {files} files", sandbox.root.hint
-    hint = f"remove there what it needs no more, or name a folder of {WORKSPACE} in TMPDIR, which has more room"
-    return f"left no room in {found[0]}", hint
+    elsewhere = f", or set TMPDIR to a folder of {WORKSPACE}" if found[0] == TMP else ""
+    return f"left no room in {found[0]}", f"have it remove there what it needs no more{elsewhere}"

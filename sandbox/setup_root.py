@@ -16,7 +16,7 @@ from typing import Any
 from repo.keeping import GIB
 from repo.lock import file_lock
 
-from .base import MIB, Command, Limits, SandboxSpec
+from .base import MIB, WORKSPACE, Command, Limits, SandboxSpec
 from .channel import Channel
 from .container import WRITER, Opening, Place, SetupRoot
 from .docker import Engine
@@ -47,7 +47,7 @@ PYTHON = 'PATH=/usr/local/bin:/usr/bin:/bin; exec python3 -I -S - "$@"'
 HINT = "install less, or have the operator raise `setup_max_gib` or build an image with it (docs/sandbox/images.md)"
 HINT_IN_MEMORY = (
     "install less, or have the operator build an image with it (docs/sandbox/images.md): "
-    "this engine holds what setup writes in memory"
+    "what setup writes is held in memory here"
 )
 
 Start = Callable[[Opening, AsyncExitStack], Awaitable[Channel]]
@@ -75,10 +75,13 @@ class EngineRoot:
 
     @property
     def places(self) -> Sequence[str]:
-        return [place.path for place in self.root.places]
+        """In memory the workspace and small places have a size of their own."""
+        if self.root.disk is not None:
+            return [WORKSPACE, *self.root.paths]
+        return [self.root.paths[self.root.main]] if self.root.places else []
 
     async def take(self) -> tuple[int, int]:
-        given = {"places": self.places, "max_bytes": self.max_bytes, "max_files": self.max_files}
+        given = {"places": self.root.paths, "max_bytes": self.max_bytes, "max_files": self.max_files}
         found: dict[str, int] = await ask_inside(self.taker, "take", given)
         require_within(found["bytes"], found["files"], self)
         return found["bytes"], found["files"]
@@ -98,7 +101,7 @@ class LayerRoot:
     folder: Path  # of the sandbox
     limits: Limits
     hint: str = HINT
-    places: Sequence[str] = ("/",)
+    places: Sequence[str] = ("/", WORKSPACE)
 
     @property
     def max_bytes(self) -> int:
@@ -138,7 +141,7 @@ async def open_root(engine: Engine, opening: Opening, start: Start, undo: AsyncE
     name = f"{opening.sandbox_id}{WRITER}"
     channel = await start(replace(opening, sandbox_id=name, spec=spec, root=root), undo)
     taker = ToolClient(channel, {})
-    await ask_inside(taker, "fill", [place.path for place in root.places])
+    await ask_inside(taker, "fill", root.paths)
     return EngineRoot(engine, root, taker)
 
 

@@ -77,7 +77,7 @@ class KeptRoot(Protocol):
 
     @property
     def places(self) -> Sequence[str]:
-        """Where it ends at that, inside."""
+        """Where what is written ends at that, inside."""
         ...
 
     async def take(self) -> tuple[int, int]:

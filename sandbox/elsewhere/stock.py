@@ -30,6 +30,7 @@ LABEL = "muster.stock"  # its value: how many bytes are in it
 PREFIX = "muster-stock-"
 NAME_CHARS = 32
 NOTHING = Packed("", 0, 0, 0)
+OF_LAYER = ".layer"  # beside the note of a checkout with a setup's files over it: where those were
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +72,22 @@ class Stock:
             packed = await asyncio.to_thread(_noted, note)
             if again or packed is None or not await self.engine.has_volume(_volume(packed)):
                 packed = await self._bring(checkout, layer, holder)
+                if layer is not None:
+                    note.with_suffix(OF_LAYER).write_text(str(layer))
                 note.write_text(json.dumps(asdict(packed)))
             self._used(_volume(packed)).touch()
         return Base(_volume(packed), packed)
+
+    async def forget_layers(self) -> None:
+        """Of setups that are kept no more: what nobody will ask for again, but for sandboxes that stand."""
+        for told in await asyncio.to_thread(_without_layer, self._folder):
+            packed = _noted(note := told.with_suffix(".json"))
+            if packed is None or await self._engine_lets_go(_volume(packed)):
+                note.unlink(missing_ok=True)
+                told.unlink(missing_ok=True)
+
+    async def _engine_lets_go(self, volume: str) -> bool:
+        return await self.engine.discard_volume(volume) or not await self.engine.has_volume(volume)
 
     async def kept(self) -> list[Kept]:
         """Used when a worker of this state folder used it last, or when it was made, by whom ever."""
@@ -104,6 +118,15 @@ class Stock:
             used_at_s = max(used_at_s, self._used(str(volume["Name"])).stat().st_mtime)
         size = str(volume["Labels"][LABEL])
         return Kept(str(volume["Name"]), int(size) if size.isdigit() else 0, min(used_at_s, time.time()))
+
+
+def _without_layer(folder: Path) -> list[Path]:
+    found: list[Path] = []
+    for told in folder.glob(f"*{OF_LAYER}"):
+        with suppress(FileNotFoundError):  # another worker was faster
+            if not Path(told.read_text()).exists():
+                found.append(told)
+    return found
 
 
 def _volume(packed: Packed) -> str:

@@ -20,6 +20,7 @@ from sandbox.base import MIB, Command, SandboxSpec, Setup, SetupLimits
 from sandbox.bubblewrap import BubblewrapDriver
 from sandbox.contract import make_project, staged
 from sandbox.contract.setups import (
+    BOUNDS,
     a_root_is_kept_as_setup_left_it,
     a_tenant_keeps_so_many_setups,
     setup_files_are_in_every_sandbox_and_in_no_patch,
@@ -175,6 +176,28 @@ async def test_a_setup_that_goes_beyond_its_bounds_fails_and_nothing_is_kept(
 ):
     async with staged(*place) as stage:
         await setups_end_at_their_bounds(stage, owner)
+
+
+async def test_a_host_without_loop_devices_holds_what_setup_writes_in_memory(
+    place: tuple[DockerDriver | BubblewrapDriver, str],
+    project: SandboxSpec,
+    owner: str,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    for module in ("driver", "bubblewrap", "workspace"):
+        monkeypatch.setattr(f"sandbox.{module}.held_limits", frozenset)
+    driver, image = place
+    assert project.checkout is not None
+    commands = ("echo made > /opt/venv/mark", "head -c 20000000 /dev/zero > /opt/venv/large")
+    setup = Setup(image, project.checkout, project.base, owner, commands, frozenset(), limits=BOUNDS)
+    with pytest.raises(SetupFailed, match=r"large` left no room in .*: a setup may write 8\.0 MiB") as failure:
+        await driver.prepare_image(setup)
+    assert "in memory" in failure.value.hint
+
+    made = await driver.prepare_image(replace(setup, commands=commands[:1]))
+    async with await driver.open(replace(project, image=made)) as sandbox:
+        assert await sandbox.read("/opt/venv/mark") == b"made\n"
+    await discard(driver, {made})
 
 
 async def test_a_root_is_kept_as_setup_left_it(place: tuple[DockerDriver | BubblewrapDriver, str], owner: str):

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from tempfile import gettempdir
@@ -22,6 +23,7 @@ from sandbox import setup as setups
 from sandbox.base import Command, Sandbox, SandboxSpec, Setup
 from sandbox.contract import CASES, isolation, make_project, patches, staged
 from sandbox.contract.setups import (
+    BOUNDS,
     a_root_is_kept_as_setup_left_it,
     a_tenant_keeps_so_many_setups,
     setup_files_are_in_every_sandbox_and_in_no_patch,
@@ -86,6 +88,29 @@ async def test_setups_of_a_tenant_make_room_for_one_another_elsewhere(
     async with staged(distant, image) as stage:
         for made in await a_tenant_keeps_so_many_setups(stage, owner):
             await distant.engine.discard(made)
+
+
+async def test_what_travelled_for_a_setup_goes_with_it(
+    distant: DockerDriver, project: SandboxSpec, owner: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Its files in the workspace lie on the engine, too, with the checkout."""
+    monkeypatch.setattr(setups, "OPENING_S", 0)
+    assert project.checkout is not None
+    limits = replace(BOUNDS, kept=1)
+    setup = Setup(project.image, project.checkout, project.base, owner, (), frozenset(), tenant=owner, limits=limits)
+
+    async def stocked(text: str) -> set[str]:
+        """Volumes that a sandbox with the files of this setup needs."""
+        image = await distant.prepare_image(replace(setup, commands=(f"echo {text} > made.log",)))
+        before = {each.name for each in await distant.setups()}
+        async with await distant.open(replace(project, image=image)) as sandbox:
+            assert await sandbox.read("/workspace/made.log") == f"{text}\n".encode()
+        return {each.name for each in await distant.setups()} - before
+
+    first, second = await stocked("first"), await stocked("second")
+    assert len(first) == 1 and len(second) == 1
+    kept = {each.name for each in await distant.setups()}
+    assert not first & kept and second <= kept
 
 
 @pytest.mark.parametrize("script", [EDITS, EDITS + ODD], ids=["plain", "odd"])
