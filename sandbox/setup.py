@@ -79,7 +79,7 @@ async def ensure_setup(
     if not setup.commands:
         return setup.image
     tag = setup_tag(await image_id_of(images, setup.image), setup)
-    lock, setup_files = state_dir / "locks" / f"{tag.replace(':', '-')}.lock", state_dir / FOLDER
+    lock, setup_files = _lock_of(state_dir, tag), state_dir / FOLDER
     async with file_lock(lock):
         # Stamped before it is looked for: who makes room takes none that was stamped a moment ago.
         if not stamp(setup_files, tag) or await images.image_id(tag) is None:
@@ -175,8 +175,9 @@ async def collect_setups(images: ImageStore, state_dir: Path, allowance: Allowan
         is_old = folder.stat().st_mtime < now_s - IN_USE_S
         if folder not in left and is_old and str(folder) not in MOUNTS.read_text():
             await asyncio.to_thread(discard_tree, folder)
-    for lock in (state_dir / "locks").glob(f"{REPOSITORY}-*.lock"):  # each text has had one, also one that failed
-        with try_lock(lock) as is_mine:
+    locks = {_lock_of(state_dir, each.name) for each in kept if each not in gone}
+    for lock in {*(state_dir / "locks").glob(f"{REPOSITORY}-*.lock")} - locks:
+        with try_lock(lock) as is_mine:  # each text has had one, also one that failed
             if is_mine and lock.stat().st_mtime < now_s - IN_USE_S:
                 lock.unlink()
     return gone
@@ -185,6 +186,10 @@ async def collect_setups(images: ImageStore, state_dir: Path, allowance: Allowan
 def owner_of(tag: str) -> str:
     """A tenant, as names of images have it; empty for one that an older release has made."""
     return tag.rpartition(":")[2].rpartition("-")[0]
+
+
+def _lock_of(state_dir: Path, tag: str) -> Path:
+    return state_dir / "locks" / f"{tag.replace(':', '-')}.lock"
 
 
 def _is_due(lock: Path) -> bool:

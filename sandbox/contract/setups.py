@@ -68,13 +68,13 @@ ENDS = {
 ODD_ROOT = """
 cd /opt/venv; head -c 1000000 /dev/zero > 0; for n in $(seq 20); do ln 0 of-$n; done; rm bin/pip; ln -s /etc/passwd out
 mkdir -p shut/in dark && echo x > shut/in/file && chmod 000 shut/in/file && chmod 500 shut/in; mv bin/pytest bin/ruff
-echo x > dark/file; chmod 000 dark; mkfifo pipe; mkdir include/new; mv include moved
+echo x > dark/file; chmod 000 dark; mkfifo pipe; mknod white c 0 0; mkdir include/new; mv include moved
 """
 LOOK_AT_ROOT = """
-cd /opt/venv; stat -c %h of-1; readlink out; ls bin/pip bin/pytest include 2>&1 | grep -c 'No such'
+cd /opt/venv; stat -c %h of-1; readlink out; ls bin/pip bin/pytest include white 2>&1 | grep -c 'No such'
 stat -c %a shut/in shut/in/file dark; head -1 bin/ruff; ls -d moved/new
 """
-ROOT_FOUND = b"21\n/etc/passwd\n3\n500\n0\n0\n#!/opt/venv/bin/python3\nmoved/new\n"
+ROOT_FOUND = b"21\n/etc/passwd\n4\n500\n0\n0\n#!/opt/venv/bin/python3\nmoved/new\n"
 
 
 async def setups_end_at_their_bounds(stage: Stage, key: str) -> None:

@@ -155,6 +155,7 @@ async def test_what_setup_writes_and_git_ignores_is_kept_without_an_engine(
     later_s = time.time() + IN_USE_S + 1
     [_] = await bubblewrap.collect(Allowance(max_age_s=0, max_bytes=0), now_s=later_s)
     assert list(bubblewrap.state_dir.glob("setup-files/*")) == []
+    assert list(bubblewrap.state_dir.glob("locks/muster-setup-*")) == []
 
 
 @pytest.fixture(params=["docker", "bubblewrap"])
