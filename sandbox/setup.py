@@ -7,8 +7,10 @@ and without an agent. Kept are the image's file system, and what was written int
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import json
+import os
 import time
 from collections.abc import Awaitable
 from contextlib import suppress
@@ -213,6 +215,7 @@ def setup_tag(image_id: str, setup: Setup) -> str:
 
 async def _run(sandbox: OpenSandbox, command: str, index: PackageIndex, on_output: OnOutput | None) -> None:
     """The index is in the environment of this command only, so that nothing of it is kept."""
+    assert sandbox.root is not None
     result = await sandbox.exec(Command(command, env=index.env, timeout_s=COMMAND_TIMEOUT_S), on_output)
     if result.exit_code == 0 and not result.timed_out:
         return
@@ -226,6 +229,8 @@ async def _run(sandbox: OpenSandbox, command: str, index: PackageIndex, on_outpu
         raise SetupFailed(f"The setup command `{command}` {full[0]}.", output=tail, hint=full[1])
     refused = sandbox.refused_hosts
     hint = NO_PROGRAM if result.exit_code == NOT_FOUND else ""
+    if os.strerror(errno.ENOSPC) in tail:  # and it has cleaned up behind itself, as installers do
+        hint = f"{_bound(sandbox)}, and temporary files {size_told(Limits().tmp_bytes)}: {sandbox.root.hint}"
     if refused:
         hint = f"it asked for {', '.join(sorted(refused))}, which setup may not reach"
     said = next((f": {line.strip()[:LAST_CHARS]}" for line in reversed(tail.splitlines()) if line.strip()), "")
@@ -242,7 +247,11 @@ async def _full(sandbox: OpenSandbox) -> tuple[str, str] | None:
     if not found:
         return None
     if found[0] in bounded:
-        size, files = size_told(sandbox.root.max_bytes), f"{sandbox.root.max_files:,}"
-        return f"left no room in {found[0]}: a setup may write {size} and {files} files", sandbox.root.hint
+        return f"left no room in {found[0]}: {_bound(sandbox)}", sandbox.root.hint
     elsewhere = f", or set TMPDIR to a folder of {WORKSPACE}" if found[0] == TMP else ""
     return f"left no room in {found[0]}", f"have it remove there what it needs no more{elsewhere}"
+
+
+def _bound(sandbox: OpenSandbox) -> str:
+    assert sandbox.root is not None
+    return f"a setup may write {size_told(sandbox.root.max_bytes)} and {sandbox.root.max_files:,} files"
