@@ -8,10 +8,12 @@ import pytest
 import redis
 
 from envelope.asks import AskTerms, Reply
+from envelope.errors import ErrorCode
+from envelope.ids import blob_ref
 from envelope.lifecycle import State
 from envelope.messages import TaskInput
 from tests.workers.test_asks import AGENTS, SCOPE, answer, opened
-from workers.sessions.checkpoints import Head
+from workers.sessions.checkpoints import Head, Work
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
@@ -24,6 +26,8 @@ rules:
   - {{when: {{user_contains: last}}, times: 1, {ANOTHER}}}
   - {{reply: {{text: done}}}}
 """
+
+NO_SEGMENT = blob_ref(b"[]")
 
 
 def task(hands, workspace, prompt, **fields):
@@ -109,3 +113,19 @@ async def test_a_call_that_a_stranger_puts_under_an_ask_is_asked_for_itself(star
     assert (again.patterns, again.detail) == (("touch stolen",), "touch stolen")
     await answer(hands, request.task_id, again, "once")
     assert (await hands.ended(request.task_id)).status is State.COMPLETED
+
+
+@pytest.mark.parametrize(
+    "change", [lambda head: Work(changes=None), lambda head: head.model_copy(update={"log": NO_SEGMENT})]
+)
+async def test_what_is_no_session_is_told_as_that(start_agents, workspace, stranger, forge, change):
+    hands, _ = await start_agents(SCRIPT, agents=AGENTS)
+    first = await hands.result(task(hands, workspace, "hello"))
+    await stranger.blobs.put(b"[]")
+    await forge("session", first.resume_token, change)
+
+    later = await hands.result(task(hands, workspace, "go", resume_token=first.resume_token))
+
+    [error] = later.errors
+    assert (error.code, later.attempt) == (ErrorCode.BAD_INPUT, 1)
+    assert error.message.startswith("what is stored of the session cannot be read (sha256:")
