@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import redis
@@ -41,7 +42,8 @@ def forge(stranger, redis_server):
 
     async def forge(kind, name, change) -> None:
         with redis.Redis.from_url(redis_server.url, decode_responses=True) as raw:
-            [key] = raw.keys(f"*{stranger.fleet}:*{kind}:{name}")
+            keys: Any = raw.keys(f"*{stranger.fleet}:*{kind}:{name}")
+            [key] = keys
             head = Head.load(await stranger.blobs.get(raw.hget(key, "checkpoint")))
             raw.hset(key, "checkpoint", await stranger.blobs.put(change(head).dump()))
 
