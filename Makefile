@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONSAFEPATH := 1
 
-.PHONY: help demo test tools soak check bench engine image images venv dev clean distclean format lock
+.PHONY: help demo test tools soak check audit bench engine image images venv dev clean distclean format lock
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -25,6 +25,10 @@ check: dev ## format, lint, types, architecture
 	@$(BIN)/ruff check .
 	@$(BIN)/pyright
 	@$(BIN)/python -m pytest tests/test_architecture.py
+
+audit: ## known vulnerabilities of what the lock files pin; needs pip-audit on PATH and a network (docs/install.md)
+	@for lock in requirements/runtime.lock sandbox/image/requirements.txt; do \
+		pip-audit --strict --disable-pip --require-hashes --requirement $$lock || status=1; done; exit $${status:-0}
 
 bench: .venv/.bench engine image ## measure queue, sandbox, command line, orchestrator, model access and agents
 	@$(BIN)/python -m benchmarks.queue
