@@ -1,11 +1,16 @@
-"""The inside of a process that reads hostile input (`apart.py` starts it): it bounds itself before it reads."""
+"""The inside of a process that reads hostile input (`apart.py` starts it): it confines itself before it reads.
+
+All that it will need must be imported by then: it can open no file any more.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import json
+import os
 import platform
 import resource
+import signal
 import struct
 import sys
 from collections.abc import Callable, Sequence
@@ -14,30 +19,28 @@ MAX_CPU_S = 10  # for one question: ten times what the largest honest source nee
 MAX_MEMORY_BYTES = 1024 * 1024 * 1024
 
 
-def bound_this_process(max_cpu_s: int) -> None:
-    _bound_memory()
-    resource.setrlimit(resource.RLIMIT_CPU, (max_cpu_s, max_cpu_s))
+def answer_once(answer: Callable[[bytes], bytes], max_cpu_s: int) -> None:
+    """What it makes of stdin, on stdout; and the end of this process."""
+    confine(MAX_MEMORY_BYTES)
+    signal.setitimer(signal.ITIMER_PROF, max_cpu_s)
+    asked = b"".join(iter(lambda: os.read(0, 1 << 20), b""))  # Python's own way to read all asks for the file's size
+    sys.stdout.buffer.write(answer(asked))
+    sys.stdout.buffer.flush()
+    os._exit(0)  # what Python does at an end is more than this process may
 
 
 def answer_questions(answer: Callable[[Sequence[str], Sequence[bytes]], bytes | None]) -> None:
     """Whatever stdin asks, until it ends: words and texts. On stdout the answer's length (-1: None), and it. A question
     that takes too much ends the process."""
-    _bound_memory()
+    confine(MAX_MEMORY_BYTES)
     while line := sys.stdin.buffer.readline():
         about = json.loads(line)
         texts = [sys.stdin.buffer.read(length) for length in about["lengths"]]
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        resource.setrlimit(
-            resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + MAX_CPU_S, resource.RLIM_INFINITY)
-        )
+        signal.setitimer(signal.ITIMER_PROF, MAX_CPU_S)
         found = answer(about["words"], texts)
         sys.stdout.buffer.write(b"-1\n" if found is None else b"%d\n%s" % (len(found), found))
         sys.stdout.buffer.flush()
-
-
-def _bound_memory() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os._exit(0)
 
 
 # What a process needs that reads its input, thinks, and answers: name → its number on x86_64 and on aarch64.
