@@ -94,9 +94,10 @@ def joined(parts: Iterable[FilePatch]) -> bytes:
 def _part(content: bytes) -> FilePatch:
     found = _BODY.search(content)
     start = found.start() if found else len(content)
-    head, *lines, last = content[:start].split(b"\n")
-    told = dict(_keyed(line) for line in lines)
     body = content[start:]
+    head, *lines = content[:start].split(b"\n")
+    last = lines.pop() if lines else head
+    told = dict(_keyed(line) for line in lines)
     if last or len(told) != len(lines) or not (_BINARY.fullmatch(body) if body[:1] == b"G" else _fits(body)):
         raise _odd(content)
     status = "A" if b"new file mode" in told else "D" if b"deleted file mode" in told else "M"
