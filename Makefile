@@ -14,11 +14,12 @@ demo: venv engine image ## the main job on a real old package: a batch without a
 test: dev engine tools image images ## the whole suite: real Redis, real Docker, the real loopback model server
 	@scripts/test.sh
 
-soak: dev tools image images ## the long chaos runs: 20 seeds, a loop blocked for a minute, half an hour of mixed load
+soak: dev tools image images ## the long chaos runs: 20 seeds, a loop blocked for a minute, half an hour of mixed load, an hour of odd input
 	@mkdir -p tests/chaos/soak && rm -f tests/chaos/soak/last.jsonl
 	@MUSTER_CHAOS=soak MUSTER_CHAOS_REPORT=tests/chaos/soak/last.jsonl MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest tests/chaos tests/transport/acl tests/repo/test_repo_merge_properties.py tests/repo/test_repo_merge_runs.py \
 		tests/orchestrator/publication tests/compose tests/orchestrator/goal/test_honest_changes.py tests/workers/test_gate_control.py
 	@MUSTER_CHAOS=soak MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest tests/transport -k valkey
+	@MUSTER_CHAOS=soak $(BIN)/python -m pytest tests/fuzz
 
 check: dev ## format, lint, types, architecture
 	@$(BIN)/ruff format --check .

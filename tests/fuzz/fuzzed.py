@@ -41,6 +41,7 @@ from orchestrator.project.file import parsed as project_file
 from orchestrator.project.files import ProjectFiles
 from orchestrator.project.guess import guess
 from orchestrator.project.python_version import oldest_python
+from repo import entities
 from repo.data_keys import FORMS, contradict
 from repo.entities import unite
 from repo.errors import PatchRefused as DiffRefused
@@ -181,6 +182,8 @@ def _events(data: bytes) -> None:
 
 # These three run in processes that bound their own time (`repo.bounds`): only what they raise counts, and their deaths.
 def _entities(data: bytes) -> None:
+    for kept in (entities._parsed, entities._read):
+        kept.cache_clear()  # of 250 texts: gigabytes
     with _allowed(Slow):
         unite(data, data + b"\nx\n", b"y\n" + data, language=_one_of(SYNTAXES, data))
 
