@@ -225,7 +225,7 @@ def _exec_result(reply: Reply) -> ExecResult:
 def _entries(body: bytes) -> list[object]:
     try:
         decoded: object = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SandboxLost("The sandbox's listing makes no sense.") from error
     if not isinstance(decoded, list):
         raise SandboxLost("The sandbox's listing makes no sense.")
