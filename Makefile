@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONSAFEPATH := 1
 
-.PHONY: help demo test tools soak check bench engine image images venv dev clean distclean format lock
+.PHONY: help demo test tools soak check audit bench engine image images venv dev clean distclean format lock
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -14,19 +14,24 @@ demo: venv engine image ## the main job on a real old package: a batch without a
 test: dev engine tools image images ## the whole suite: real Redis, real Docker, the real loopback model server
 	@scripts/test.sh
 
-soak: dev tools image images ## the long chaos runs: 20 seeds, a loop blocked for a minute, half an hour of mixed load
+soak: dev tools image images ## the long chaos runs: 20 seeds, a loop blocked for a minute, half an hour of mixed load, an hour of odd input
 	@mkdir -p tests/chaos/soak && rm -f tests/chaos/soak/last.jsonl
 	@MUSTER_CHAOS=soak MUSTER_CHAOS_REPORT=tests/chaos/soak/last.jsonl MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest tests/chaos tests/transport/acl tests/repo/test_repo_merge_properties.py tests/repo/test_repo_merge_runs.py \
 		tests/orchestrator/publication tests/compose tests/orchestrator/goal/test_honest_changes.py tests/workers/test_gate_control.py
 	@MUSTER_CHAOS=soak MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest tests/transport -k valkey
 	@MUSTER_TEST_RUNTIME=runsc $(BIN)/python -m pytest -rs -k "docker_keeps or (abuse and not bubblewrap)" \
 		tests/sandbox/test_sandbox_contract.py tests/sandbox/abuse
+	@MUSTER_CHAOS=soak $(BIN)/python -m pytest tests/fuzz
 
 check: dev ## format, lint, types, architecture
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/pyright
 	@$(BIN)/python -m pytest tests/test_architecture.py
+
+audit: ## known vulnerabilities of what the lock files pin; needs pip-audit on PATH and a network (docs/install.md)
+	@for lock in requirements/runtime.lock sandbox/image/requirements.txt; do \
+		pip-audit --strict --disable-pip --require-hashes --requirement $$lock || status=1; done; exit $${status:-0}
 
 bench: .venv/.bench engine image ## measure queue, sandbox, command line, orchestrator, model access and agents
 	@$(BIN)/python -m benchmarks.queue

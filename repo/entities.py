@@ -122,4 +122,6 @@ def _answer(words: Sequence[str], versions: Sequence[bytes]) -> bytes | None:
 
 
 if __name__ == "__main__":
+    for each in SYNTAXES.values():
+        each.load()
     answer_questions(_answer)

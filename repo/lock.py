@@ -16,17 +16,21 @@ from pathlib import Path
 async def file_lock(path: Path) -> AsyncGenerator[None]:
     """Hold `path` locked against every other holder, in this process or another. The kernel frees a dead one's lock."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    waiting = _lock_in_thread(descriptor)
-    try:
-        await asyncio.shield(waiting)
-        yield
-    finally:
-        # A thread inside flock cannot be called back: a cancelled waiter's descriptor is closed once it is through.
-        if waiting.done():
-            os.close(descriptor)
-        else:
-            waiting.add_done_callback(lambda _: os.close(descriptor))
+    is_locked = False
+    while not is_locked:
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        waiting = _lock_in_thread(descriptor)
+        try:
+            await asyncio.shield(waiting)
+            is_locked = _is_at(descriptor, path)  # else the holder has removed it, and others lock another file
+            if is_locked:
+                yield
+        finally:
+            # A thread inside flock cannot be called back: a cancelled waiter's descriptor is closed once it is through.
+            if waiting.done():
+                os.close(descriptor)
+            else:
+                waiting.add_done_callback(lambda _, left=descriptor: os.close(left))
 
 
 @contextmanager
@@ -60,6 +64,13 @@ def stamp_use(path: Path) -> None:
     """Of what the lock file `path` stands for: now."""
     with suppress(FileNotFoundError):  # nobody has made it yet
         os.utime(path)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _lock_in_thread(descriptor: int) -> asyncio.Future[None]:

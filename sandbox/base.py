@@ -84,6 +84,16 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
+class SetupLimits:
+    """What one setup may write, beside temporary files, and what is kept of those of one tenant."""
+
+    max_bytes: int = 4096 * MIB  # of what it leaves, as it is read: holes count
+    max_files: int = 200_000
+    kept: int = 50
+    kept_bytes: int = 10 * 1024 * MIB
+
+
+@dataclass(frozen=True, slots=True)
 class Setup:
     """What makes an image of a project: `commands` that run once on its `checkout` at `commit`, with a network."""
 
@@ -94,6 +104,8 @@ class Setup:
     commands: tuple[str, ...]
     egress_hosts: frozenset[str] | None = None  # None: those of this host's package index
     tell: Tell = field(default=tell_nobody, compare=False)  # what becomes of each request to the outside
+    tenant: str = ""  # who pays for what is kept; two tenants never share an image
+    limits: SetupLimits = SetupLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +341,8 @@ class SandboxDriver(Protocol):
         """The name of an image in which the setup's commands have run; at once if it is there already.
 
         No commands: the setup's own image. One process makes an image, the others wait for it. `SetupFailed` carries
-        the tail of the command that failed, and nothing is kept.
+        the tail of the command that failed, or says which limit stood in the way, and nothing is kept. What the tenant
+        has used the longest ago makes room; `DiskFull` where all of it is in use.
         """
         ...
 

@@ -35,6 +35,7 @@ from .roots import ROOT, Roots
 from .seccomp import as_file
 from .setup import collect_setups, ensure_setup, image_id_of, kept_setups
 from .setup_files import FOLDER, layer_of
+from .setup_root import HINT, HINT_IN_MEMORY, LayerRoot
 from .shell import first_process, shell_in_namespaces
 from .toolserver import install_server
 from .touched import Stamps
@@ -46,6 +47,7 @@ from .workspace import Workspace, create_workspace, lower_shown, remove_workspac
 
 NEEDED = {"bwrap": "bubblewrap", "setpriv": "util-linux", "unshare": "util-linux", "mount": "mount"}
 CHECK_TIMEOUT_S = 10.0
+UPPER = "root"  # on a workspace's disk: what setup commands write of their root
 
 
 class BubblewrapDriver:
@@ -149,15 +151,22 @@ class BubblewrapDriver:
         expires_at_s = int(time.time()) + spec.limits.lifetime_s + EXPIRY_GRACE_S
         card = Card(self._owner, expires_at_s, dict(spec.labels))
         layer = layer_of(self._setup_files, spec.image, spec.checkout)
-        # A setup changes what the image has for its own user, who is the same in each.
-        make = partial(create_workspace, own_user=not writable_root)
-        workspace = await asyncio.to_thread(make, self.state_dir, sandbox_id, spec.checkout, limits, card, layer)
+        # A setup ends at its bounds on every host: what it writes in memory counts as its own.
+        in_memory = writable_root and not held_limits()
+        if in_memory:
+            written = min(spec.limits.workspace_bytes, spec.limits.memory_bytes)
+            limits = replace(spec.limits, workspace_bytes=written, memory_bytes=spec.limits.memory_bytes + written)
+        # It also changes what the image has for its own user, who is the same in each.
+        workspace = await asyncio.to_thread(
+            partial(create_workspace, own_user=not writable_root, in_memory=in_memory),
+            *(self.state_dir, sandbox_id, spec.checkout, limits, card, layer),
+        )
         undo.push_async_callback(_dismantle, workspace.folder)
         async with lower_shown(workspace):
             lower, upper, work = [*workspace.below.values()], workspace.upper, workspace.work
             await mount_overlay(workspace.merged, lower, upper=upper, work=work, source=workspace.source)
-        root = await self._root(spec.image, workspace.folder / ROOT, writable_root)
-        group = create_group(sandbox_id, spec.limits)
+        root = await self._root(spec.image, workspace, writable_root)
+        group = create_group(sandbox_id, limits or spec.limits)
         channel, process = await self._start(spec, sandbox_id, workspace, root, group, undo)
         allow_private = self._allow_private_egress and writable_root
         proxy = EgressProxy(spec.egress, allow_private=allow_private, outlet=spec.outlet)
@@ -166,25 +175,33 @@ class BubblewrapDriver:
         renewal = None
         if spec.reusable:
             renewal = await renewal_of(first_process(group), workspace.merged, workspace, keeper.over, undo)
+        folder = workspace.folder
+        kept = None
+        if writable_root and limits is not None:
+            hint = HINT_IN_MEMORY if in_memory else HINT
+            kept = LayerRoot(self.roots, sandbox_id, workspace.disk / UPPER, folder, limits, hint)
         return OpenSandbox(
-            sandbox_id, spec, channel, env, keeper, undo.aclose, proxy.refused, workspace.folder, renewal, layer
+            sandbox_id, spec, channel, env, keeper, undo.aclose, proxy.refused, folder, renewal, layer, kept
         )
 
-    async def _root(self, image: str, folder: Path, writable: bool) -> Root:
-        """Layers lie over each other in `folder`; one that can be written lies on top of them. This host's own programs
-        are as they are."""
+    async def _root(self, image: str, workspace: Workspace, writable: bool) -> Root:
+        """Layers lie over each other; one that can be written lies on top of them, on the workspace's disk. This host's
+        own programs are as they are."""
+        folder = workspace.folder / ROOT
         layers, mounted = self.roots.layers(image), folder / "merged"
         if writable and layers == [Path("/")]:
             raise SandboxError("Setup commands cannot change this host.", hint="use an image in a folder of its own")
         if layers != [Path("/")]:
-            for part in ("upper", "work"):
-                (folder / part).mkdir(parents=True)
-                (folder / part).chmod(0o755)  # the root's own mode, by the topmost layer
+            folder.mkdir()
             (folder / "base").write_text(image)
-            upper = folder / "upper" if writable else None
+            top = workspace.disk / UPPER if writable else folder / UPPER
+            work = workspace.disk / f"{UPPER}-work"
+            for part in (top, work) if writable else (top,):
+                part.mkdir()
+                part.chmod(0o755)  # the root's own mode, by the topmost layer
             # Read-only ones, too: by the very files of the image, a sandbox could watch what another opens.
-            lower = layers if writable or len(layers) > 1 else [folder / "upper", *layers]
-            await mount_overlay(mounted, lower, upper=upper, work=folder / "work")
+            lower = layers if writable or len(layers) > 1 else [top, *layers]
+            await mount_overlay(mounted, lower, upper=top if writable else None, work=work)
         if writable:
             make_places(mounted)
         return Root(mounted, (), writable=True) if writable else self.roots.root(image, mounted)

@@ -218,7 +218,7 @@ def decode(buffer: bytearray) -> list[tuple[Header, bytes]]:
 def _header(encoded: bytes) -> Header:
     try:
         header: object = json.loads(encoded)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SandboxLost("The sandbox sent something that is no frame, and was stopped.") from error
     if not isinstance(header, dict):
         raise SandboxLost("The sandbox sent a frame without a header, and was stopped.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ TOOLS_FOLDER = "/run/muster-tools"  # from the engine's stock; see toolserver/el
 BASE_FOLDER = "/run/muster-base"
 ENTRY_BYTES = 1024  # what the kernel keeps of a file in memory beside its pages (measured)
 WORKSPACE_SHARE = 2  # half of a sandbox's memory
+SIDE_BYTES, SIDE_FILES = 256 * MIB, 10_000
 EGRESS_FOLDER = "/run/muster-egress"
 PREFIX = "muster."
 OWNER_LABEL = f"{PREFIX}owner"
@@ -30,6 +32,13 @@ EXPIRY_LABEL = f"{PREFIX}expires_at"
 SHM_BYTES = 64 * MIB  # the engine's default, said aloud
 # After the id of a sandbox: of what its workspace is written through, where its own container may not.
 WRITER = "-writer"
+ROOT_VOLUME = "-root"  # likewise, and a number: of what is mounted where setup commands may write the root
+ROOT_VOLUMES = "/run/muster-root"  # where the container sees them that takes what came of it
+
+
+def sandbox_of(name: str) -> str:
+    """Whose a container or volume is, by its name."""
+    return re.sub(rf"({WRITER}|{ROOT_VOLUME}\d+)$", "", name)
 
 
 def start_server(path: str) -> str:
@@ -70,6 +79,79 @@ class Stocked:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """A folder of an image that the sandbox's user may write, and what is in it."""
+
+    path: str
+    uid: int
+    gid: int
+    mode: int
+    size_bytes: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetupRoot:
+    """What a setup phase writes of an image's root: a volume for each place, in folders of `disk`, which has a size, or
+    in memory. The container of the commands has them in their places, on a root that it cannot write. A second one
+    fills them first, and in the end takes what has changed. No such command runs there, and its root is kept."""
+
+    sandbox_id: str
+    places: tuple[Place, ...]
+    max_bytes: int  # beside what the image had there
+    max_files: int
+    disk: Path | None
+    first_uid: int = 0
+    first_gid: int = 0
+    is_taker: bool = False  # the second one
+
+    @property
+    def base_bytes(self) -> int:
+        return sum(each.size_bytes for each in self.places)
+
+    @property
+    def base_files(self) -> int:
+        return sum(each.files for each in self.places)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of the engine's host, which counts it as the container's that wrote it."""
+        rooms = () if self.disk is not None else map(self._room, self.places)
+        return sum(size + files * ENTRY_BYTES for size, files in rooms)
+
+    @property
+    def volumes(self) -> list[str]:
+        return [f"{self.sandbox_id}{ROOT_VOLUME}{number}" for number in range(len(self.places))]
+
+    def target(self, number: int) -> str:
+        return f"{ROOT_VOLUMES}/{number}" if self.is_taker else self.places[number].path
+
+    def options(self, number: int) -> dict[str, str]:
+        if self.disk is not None:
+            return {"type": "none", "device": str(self.disk / str(number)), "o": "bind"}
+        place = self.places[number]
+        size, files = self._room(place)
+        owner = f"uid={self.first_uid + place.uid},gid={self.first_gid + place.gid},mode={place.mode:o}"
+        return {"type": "tmpfs", "device": "tmpfs", "o": f"nosuid,nodev,size={size},nr_inodes={files},{owner}"}
+
+    @property
+    def paths(self) -> list[str]:
+        return [place.path for place in self.places]
+
+    @property
+    def main(self) -> int:
+        """Where most lies most is installed."""
+        return max(range(len(self.places)), key=lambda number: self.places[number].size_bytes)
+
+    def _room(self, place: Place) -> tuple[int, int]:
+        """In memory each has its own. Others than the main one are such as /var/tmp."""
+        is_side = place is not self.places[self.main]
+        max_bytes = min(self.max_bytes, SIDE_BYTES) if is_side else self.max_bytes
+        max_files = min(self.max_files, SIDE_FILES) if is_side else self.max_files
+        return place.size_bytes + max_bytes, place.files + max_files
+
+
+@dataclass(frozen=True, slots=True)
 class Opening:
     """Everything that one container is made from."""
 
@@ -79,10 +161,10 @@ class Opening:
     server: Path
     owner: str
     expires_at_s: int
-    writable_root: bool = False  # for the setup phase only: what it installs is committed
     runtime: str | None = None
     stocked: Stocked | None = None  # where the engine sees no file of ours
     accounts: Path | None = None  # in the place of the image's
+    root: SetupRoot | None = None  # for the setup phase only
 
     @property
     def labels(self) -> dict[str, str]:
@@ -140,10 +222,11 @@ def _environment(env: Mapping[str, str]) -> dict[str, str]:
 def _host_config(opening: Opening) -> dict[str, Any]:
     limits = opening.spec.limits
     memory_bytes = limits.memory_bytes + (opening.stocked.base_memory_bytes if opening.stocked else 0)
+    memory_bytes += opening.root.memory_bytes if opening.root else 0
     config: dict[str, Any] = {
         "AutoRemove": True,
         "NetworkMode": "none",
-        "ReadonlyRootfs": not opening.writable_root,
+        "ReadonlyRootfs": opening.root is None or not opening.root.is_taker,
         "CapDrop": ["ALL"],
         "SecurityOpt": ["no-new-privileges"],  # and the engine's default seccomp profile, and below it our own filter
         "IpcMode": "none",  # a namespace of its own, without the engine's /dev/shm, which has no limit of files
@@ -154,7 +237,10 @@ def _host_config(opening: Opening) -> dict[str, Any]:
         "PidsLimit": limits.pids,
         "Ulimits": [_ulimit("nofile", limits.open_files), _ulimit("core", 0)],
         "Tmpfs": {TMP: _tmpfs(opening, "1777"), HOME: _tmpfs(opening, "0755"), SHM: _shm(limits)},
-        "Mounts": _mounts(opening) if opening.stocked is None else _stocked_mounts(opening, opening.stocked),
+        "Mounts": [
+            *(_mounts(opening) if opening.stocked is None else _stocked_mounts(opening, opening.stocked)),
+            *(_root_mounts(opening, opening.root) if opening.root else ()),
+        ],
     }
     if opening.runtime is not None:
         config["Runtime"] = opening.runtime
@@ -177,6 +263,8 @@ def _shm(limits: Limits) -> str:
 
 
 def _mounts(opening: Opening) -> list[dict[str, Any]]:
+    if opening.root is not None and opening.root.is_taker:  # it has no workspace
+        return [_bind(opening.server, SERVER_PATH)]
     mounts = [_workspace(opening, opening.sandbox_id, opening.workspace.volume_options())]
     mounts.append(_bind(opening.server, SERVER_PATH))
     if opening.accounts is not None:
@@ -187,6 +275,8 @@ def _mounts(opening: Opening) -> list[dict[str, Any]]:
 
 
 def _stocked_mounts(opening: Opening, stocked: Stocked) -> list[dict[str, Any]]:
+    if opening.root is not None and opening.root.is_taker:
+        return [_stock(stocked.tools, TOOLS_FOLDER)]
     options = stocked.volume_options(opening.spec.limits)
     mounts = [_workspace(opening, stocked.writer_of or opening.sandbox_id, options)]
     mounts.append(_stock(stocked.tools, TOOLS_FOLDER))
@@ -196,11 +286,20 @@ def _stocked_mounts(opening: Opening, stocked: Stocked) -> list[dict[str, Any]]:
 
 
 def _workspace(opening: Opening, volume: str, options: Mapping[str, str]) -> dict[str, Any]:
+    return {**_volume(opening, volume, WORKSPACE, options), "ReadOnly": opening.spec.read_only}
+
+
+def _root_mounts(opening: Opening, root: SetupRoot) -> list[dict[str, Any]]:
+    names = enumerate(root.volumes)
+    return [_volume(opening, name, root.target(number), root.options(number)) for number, name in names]
+
+
+def _volume(opening: Opening, name: str, target: str, options: Mapping[str, str]) -> dict[str, Any]:
     return {
         "Type": "volume",
-        "Source": volume,
-        "Target": WORKSPACE,
-        "ReadOnly": opening.spec.read_only,
+        "Source": name,
+        "Target": target,
+        "ReadOnly": False,
         "VolumeOptions": {
             "NoCopy": True,  # an image's own /workspace must not be copied into the task's
             "Labels": opening.labels,

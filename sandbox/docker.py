@@ -59,9 +59,9 @@ REFUSED_HINT = "see the engine's own log, and whether this user may use it: `doc
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A container or a volume of ours, by its sandbox's id."""
+    """A container or a volume of ours: `container.sandbox_of` tells whose."""
 
-    sandbox_id: str
+    name: str
     labels: Mapping[str, str]
 
 
@@ -308,10 +308,19 @@ class Engine:
         async with self._call() as client:
             await client.images.tag(image, repository, tag=tag)
 
-    async def kept(self, repository: str) -> list[Kept]:
+    async def kept(self, names: str) -> list[Kept]:
         async with self._call() as client:
-            found = await client.images.list(filters={"reference": [repository]})
+            found = await client.images.list(filters={"reference": [names]})
             return [await _kept(client, str(tag)) for image in found for tag in image["RepoTags"] or []]
+
+    async def discard_unnamed(self, label: str, *, before_s: float) -> None:
+        """Images with this label whose name another one has now, as far as no container was made from them. One that
+        was made a moment ago may be about to get its name."""
+        async with self._call() as client:
+            found = await client.images.list(filters={"label": [label], "dangling": ["true"]})
+        for image in found:
+            if image["Created"] < before_s:
+                await self.discard(str(image["Id"]))
 
     async def discard(self, image: str) -> bool:
         """The engine refuses to remove one that a container was made from."""

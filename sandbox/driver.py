@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from repo.keeping import Allowance, Kept
+from repo.keeping import IN_USE_S, Allowance, Kept
 
 from .base import Capabilities, Finding, Known, OnOutput, SandboxSpec, Setup
 from .card import Card
 from .channel import Channel
-from .container import ACCOUNTS, EGRESS_FOLDER, OWNER_LABEL, Opening, container_config, renumbered
+from .container import ACCOUNTS, EGRESS_FOLDER, OWNER_LABEL, Opening, SetupRoot, container_config, renumbered
 from .disk import DISK_LIMITS, disk_report, held_limits
 from .docker import Container, Engine, Holder
 from .egress import SOCKET_NAME, EgressProxy, copy_ca_bundle, proxy_environment
@@ -30,6 +30,7 @@ from .reaper import known_of, reap
 from .renewal import renewal_of
 from .setup import collect_setups, ensure_setup, image_id_of, kept_setups
 from .setup_files import FOLDER, layer_of
+from .setup_root import SETUP_LABEL, on_disk, open_root, places_of, root_of
 from .shell import shell_in_container
 from .tools import ToolClient
 from .toolserver import install_server
@@ -85,7 +86,8 @@ class DockerDriver:
         self, spec: SandboxSpec, *, writable_root: bool = False, ca_bundle: Path | None = None
     ) -> OpenSandbox:
         """See `SandboxDriver`. `writable_root` and `ca_bundle` are for the setup phase, whose result is committed."""
-        return await self._openings.open(partial(self._assemble, spec, writable_root, ca_bundle))
+        # A setup changes what the image has for its own user, who is the same in each.
+        return await self._openings.open(partial(self._assemble, spec, writable_root, ca_bundle, not writable_root))
 
     async def check(self) -> str:
         return await self.engine.describe(self._runtime)
@@ -97,7 +99,7 @@ class DockerDriver:
         return [isolates, *await self.engine.report(), *workspaces]
 
     async def shell(self, sandbox_id: str, *, tty: bool) -> list[str]:
-        if all(each.sandbox_id != sandbox_id for each in await self.engine.containers(OWNER_LABEL)):
+        if all(each.name != sandbox_id for each in await self.engine.containers(OWNER_LABEL)):
             raise SandboxLost("The sandbox is gone.")
         return shell_in_container(sandbox_id, tty=tty)
 
@@ -110,13 +112,17 @@ class DockerDriver:
 
     async def prepare_image(self, setup: Setup, on_output: OnOutput | None = None) -> str:
         open_writable = partial(self.open, writable_root=True)
-        return await ensure_setup(setup, self.engine, open_writable, self.state_dir, on_output)
+        image = await ensure_setup(setup, self.engine, open_writable, self.state_dir, on_output)
+        if setup.commands:  # it may have had another one make room
+            await self._stock.forget_layers()
+        return image
 
     async def setups(self) -> list[Kept]:
         return [*await kept_setups(self.engine, self.state_dir), *await self._stock.kept()]
 
     async def collect(self, allowance: Allowance, *, now_s: float) -> list[Kept]:
         images = await collect_setups(self.engine, self.state_dir, allowance, now_s=now_s)
+        await self.engine.discard_unnamed(SETUP_LABEL, before_s=now_s - IN_USE_S)
         return [*images, *await self._stock.collect(allowance, now_s=now_s)]
 
     def capabilities(self) -> Capabilities:
@@ -143,7 +149,13 @@ class DockerDriver:
         await self.close()
 
     async def _assemble(
-        self, spec: SandboxSpec, writable_root: bool, ca_bundle: Path | None, sandbox_id: str, undo: AsyncExitStack
+        self,
+        spec: SandboxSpec,
+        writable_root: bool,
+        ca_bundle: Path | None,
+        own_user: bool,
+        sandbox_id: str,
+        undo: AsyncExitStack,
     ) -> OpenSandbox:
         expires_at_s = int(time.time()) + spec.limits.lifetime_s + EXPIRY_GRACE_S
         card = Card(self._owner, expires_at_s, dict(spec.labels))
@@ -151,19 +163,29 @@ class DockerDriver:
         allow_private = self._allow_private_egress and writable_root
         proxy = EgressProxy(spec.egress, allow_private=allow_private, outlet=spec.outlet)
         layer = layer_of(self.state_dir / FOLDER, spec.image, spec.checkout)
-        if elsewhere := await self._elsewhere():
+        elsewhere = await self._elsewhere()
+        in_memory = elsewhere is not None or not held_limits()
+        root = await self._root(spec, sandbox_id, in_memory=in_memory) if writable_root else None
+        if elsewhere:
             workspace, server = Workspace(self._sandboxes / sandbox_id, self.state_dir, layer=layer), self.state_dir
-            opening = Opening(
-                sandbox_id, spec, workspace, server, self._owner, expires_at_s, writable_root, self._runtime
-            )
+            opening = Opening(sandbox_id, spec, workspace, server, self._owner, expires_at_s, self._runtime, root=root)
             return await elsewhere.assemble(opening, card, proxy, ca_bundle, undo)
         limits = None if spec.read_only else spec.limits
-        # A setup changes what the image has for its own user, who is the same in each.
-        make = partial(create_workspace, own_user=not writable_root)
-        workspace = await asyncio.to_thread(make, self.state_dir, sandbox_id, spec.checkout, limits, card, layer)
+        if root is not None and not in_memory:  # on the same disk
+            size, files = spec.limits.workspace_bytes + root.base_bytes, spec.limits.workspace_inodes + root.base_files
+            limits = replace(spec.limits, workspace_bytes=size, workspace_inodes=files)
+        workspace = await asyncio.to_thread(
+            partial(create_workspace, own_user=own_user, in_memory=root is not None and in_memory),
+            *(self.state_dir, sandbox_id, spec.checkout, limits, card, layer),
+        )
         undo.push_async_callback(asyncio.to_thread, remove_workspace, workspace.folder)
         server = install_server(self.state_dir)
-        opening = Opening(sandbox_id, spec, workspace, server, self._owner, expires_at_s, writable_root, self._runtime)
+        opening = Opening(sandbox_id, spec, workspace, server, self._owner, expires_at_s, self._runtime)
+        kept = None
+        if root is not None:
+            root = root if in_memory else await asyncio.to_thread(on_disk, root, workspace.disk)
+            opening = replace(opening, root=root)
+            kept = await open_root(self.engine, opening, self._start, undo)
         async with lower_shown(workspace):
             channel = await self._start(opening, undo)
         env = await open_egress(proxy, workspace, channel, ca_bundle, undo) if spec.has_network else {}
@@ -173,7 +195,17 @@ class DockerDriver:
             process = await self.engine.first_process(sandbox_id)
             renewal = await renewal_of(process, await container.work_tree(), workspace, container.over, undo)
         return OpenSandbox(
-            sandbox_id, spec, channel, env, container, undo.aclose, proxy.refused, workspace.folder, renewal, layer
+            sandbox_id,
+            spec,
+            channel,
+            env,
+            container,
+            undo.aclose,
+            proxy.refused,
+            workspace.folder,
+            renewal,
+            layer,
+            kept,
         )
 
     async def _accounts(self, opening: Opening) -> Path | None:
@@ -191,6 +223,13 @@ class DockerDriver:
         await asyncio.to_thread(file.write_bytes, mine)
         file.chmod(0o644)
         return file
+
+    async def _root(self, spec: SandboxSpec, sandbox_id: str, *, in_memory: bool) -> SetupRoot:
+        image_id = await image_id_of(self.engine, spec.image)
+        # What a setup may write, its own user says.
+        open_as_agent = partial(self._assemble, SandboxSpec(spec.image), False, None, False)
+        places = await places_of(image_id, self.state_dir, partial(self._openings.open, open_as_agent))
+        return root_of(sandbox_id, places, spec.limits, in_memory=in_memory)
 
     async def _elsewhere(self) -> Elsewhere | None:
         """How workspaces are made where the engine cannot mount this host's folders. Asked once."""

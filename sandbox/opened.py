@@ -16,13 +16,13 @@ from repo.seed import Seed, seed_of
 
 from .base import WORKSPACE, SandboxSpec
 from .channel import Channel
-from .errors import SandboxError
+from .errors import LimitExceeded, SandboxError
 from .handed import note_labels
 from .renewal import Renewal
 from .tools import ToolClient
 from .touched import Stamps
 from .unfit import full_disk
-from .view import Keeper
+from .view import Keeper, KeptRoot
 
 BASE_INDEX = "base.index"  # in the folder of a sandbox whose base is not its checkout's
 
@@ -42,11 +42,12 @@ class OpenSandbox(ToolClient):
         folder: Path,
         renewal: Renewal | None = None,
         layer: Path | None = None,
+        root: KeptRoot | None = None,
     ) -> None:
         """`destroy` removes all that was made for it; `refused_hosts` grows with what its commands ask for in vain.
 
         `folder` is what its driver keeps of it on this host. Without `renewal` it is used once. `layer` lies over
-        its checkout.
+        its checkout. With `root`, which setup commands may write, it is for them.
         """
         super().__init__(channel, env)
         self.id = sandbox_id
@@ -57,7 +58,8 @@ class OpenSandbox(ToolClient):
         self._keeper = keeper if renewal is None else renewal.keeper
         self._destroy = destroy
         self.refused_hosts = refused_hosts
-        self._folder = folder
+        self.folder = folder
+        self.root = root
         self._renewal = renewal
         self._layer = layer
         self._taken: tuple[str, Stamps, Patch] | None = None  # the last snapshot: of what base, and when
@@ -104,11 +106,11 @@ class OpenSandbox(ToolClient):
             await self._keeper.setup_files(target)
         except OSError as error:
             message = f"What setup wrote to the workspace cannot be kept: {error.strerror}."
-            raise full_disk(error) or SandboxError(message) from error
+            raise full_disk(error) or LimitExceeded(message) from error
 
     async def assign(self, *, labels: Mapping[str, str], lifetime_s: int) -> None:
         await self.end_in(lifetime_s)
-        await asyncio.to_thread(note_labels, self._folder, labels)
+        await asyncio.to_thread(note_labels, self.folder, labels)
 
     async def renew(self, *, labels: Mapping[str, str]) -> None:
         if self._renewal is None:
@@ -118,7 +120,7 @@ class OpenSandbox(ToolClient):
         self._keeper = self._renewal.keeper
         self._base, self._seed, self._taken = self._spec.base, self._first_seed, None
         await self.stat(WORKSPACE)  # it lives
-        await asyncio.to_thread(note_labels, self._folder, labels)
+        await asyncio.to_thread(note_labels, self.folder, labels)
 
     async def close(self) -> None:
         """One task does it, however often it is asked for; a cancelled caller does not stop it half-way."""
@@ -154,7 +156,7 @@ class OpenSandbox(ToolClient):
         return replace(patch, warnings=(*patch.warnings, *view.warnings)) if view.warnings else patch
 
     async def _seed_of(self, base: str) -> Seed | None:
-        checkout, target = self._spec.checkout, self._folder / BASE_INDEX
+        checkout, target = self._spec.checkout, self.folder / BASE_INDEX
         if checkout is None or self._seed is None:
             return None
         index = index_of(checkout)

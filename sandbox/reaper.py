@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .base import Known
 from .card import Card, card_of
-from .container import EXPIRY_LABEL, OWNER_LABEL, WRITER, labels_of_spec
+from .container import EXPIRY_LABEL, OWNER_LABEL, labels_of_spec, sandbox_of
 from .docker import Engine, Labelled
 from .handed import noted_labels
 from .workspace import remove_workspace
@@ -37,15 +37,16 @@ async def reap(
         await asyncio.to_thread(remove_workspace, sandboxes / name)
 
     gone = Gone()
-    containers = [thing.sandbox_id for thing in await engine.containers(OWNER_LABEL) if _is_due(thing, owners, now_s)]
-    await gone.remove_all((name for name in containers if name.removesuffix(WRITER) not in spare), engine.remove)
+    containers = [thing.name for thing in await engine.containers(OWNER_LABEL) if _is_due(thing, owners, now_s)]
+    await gone.remove_all((name for name in containers if sandbox_of(name) not in spare), engine.remove)
     volumes = await engine.volumes(OWNER_LABEL)
-    due = {thing.sandbox_id for thing in volumes if _is_due(thing, owners, now_s)} - {*spare, *gone.failed}
+    busy = {*spare, *map(sandbox_of, gone.failed)}
+    due = {thing.name for thing in volumes if _is_due(thing, owners, now_s) and sandbox_of(thing.name) not in busy}
     await gone.remove_all(sorted(due), engine.remove_volume)
     # A container that could not be removed may still have its files mounted.
-    kept = {*spare, *gone.failed, *(thing.sandbox_id for thing in volumes if thing.sandbox_id not in due)}
-    left = [name for name in due_folders(sandboxes, owners, now_s) if name not in kept]
-    await gone.remove_all({*due, *left} - gone.failed.keys(), remove_folder)
+    busy = {*spare, *map(sandbox_of, gone.failed), *(sandbox_of(each.name) for each in volumes if each.name not in due)}
+    left = [name for name in due_folders(sandboxes, owners, now_s) if name not in busy]
+    await gone.remove_all({*map(sandbox_of, due), *left} - busy, remove_folder)
     return gone.told()
 
 
@@ -75,7 +76,7 @@ class Gone:
         """The ids that went whole; raises the first failure instead."""
         for failure in self.failed.values():
             raise failure
-        return sorted(self.ids)
+        return sorted({*map(sandbox_of, self.ids)})
 
 
 def due_folders(sandboxes: Path, owners: frozenset[str], now_s: float) -> list[str]:
@@ -95,7 +96,7 @@ def known_of(things: Iterable[Labelled], sandboxes: Path) -> list[Known]:
     folders = sorted(sandboxes.iterdir()) if sandboxes.is_dir() else []
     cards = {folder.name: card for folder in folders if (card := card_of(folder)) is not None}
     cards |= {
-        thing.sandbox_id: Card(thing.labels[OWNER_LABEL], expiry_of(thing), labels_of_spec(thing.labels))
+        sandbox_of(thing.name): Card(thing.labels[OWNER_LABEL], expiry_of(thing), labels_of_spec(thing.labels))
         for thing in things
     }
     return [_known(name, card, sandboxes / name) for name, card in sorted(cards.items())]

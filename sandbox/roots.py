@@ -8,11 +8,9 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, unquote
 
 from repo.cache import sizes_bytes
@@ -86,8 +84,8 @@ class Roots:
         bottom = layers[-1].stat()
         return hashlib.sha256(repr((image, bottom.st_ino, bottom.st_mtime_ns)).encode()).hexdigest()
 
-    async def commit(self, name: str, image: str, config: Mapping[str, Any]) -> None:
-        """Keep as `image` what was written to the root of the sandbox `name`, in which nothing runs any more."""
+    async def commit(self, name: str, image: str) -> None:
+        """Keep as `image` the layer that lies in the folder of the sandbox `name`."""
         part = self._layer(image).with_suffix(".part")
         with suppress(FileNotFoundError):
             remove_tree(part)
@@ -102,8 +100,8 @@ class Roots:
     async def stamp(self, image: str) -> None:
         os.utime(self._layer(image) / "base")
 
-    async def kept(self, repository: str) -> list[Kept]:
-        layers = [path for path in self.kept_in.glob(f"{repository}%3A*") if (path / "base").exists()]
+    async def kept(self, names: str) -> list[Kept]:
+        layers = [path for path in self.kept_in.glob(quote(names, safe="*")) if (path / "base").exists()]
         sizes = await sizes_bytes(layers)
         return [Kept(unquote(path.name), sizes.get(path, 0), (path / "base").stat().st_mtime) for path in layers]
 

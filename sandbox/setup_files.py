@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from repo.collect import not_ignored
 from repo.removal import discard_tree
 
-from .base import Setup
+from .base import MIB, Setup
+from .errors import LimitExceeded
 from .uids import AGENT_GID, AGENT_UID
 
 FOLDER = "setup-files"  # in a driver's state folder
@@ -38,22 +39,40 @@ def layer_of(folder: Path, image: str, checkout: Path | None) -> Path | None:
     return kept / FILES if any((kept / FILES).iterdir()) else None
 
 
-def begin(folder: Path, image: str) -> Path:
-    """An empty folder for the files, on the way to become the image's: see `finish`."""
-    part = folder_of(folder, image).with_suffix(".part")
-    discard_tree(part)
-    (part / FILES).mkdir(parents=True)
-    return part / FILES
+def begin(sandbox: Path) -> Path:
+    """An empty folder for the files, on the way to become an image's: see `finish`. Until then it goes with the
+    sandbox's."""
+    files = sandbox / FOLDER / FILES
+    files.mkdir(parents=True)
+    return files
 
 
-def finish(files: Path, image: str, setup: Setup) -> None:
+def finish(files: Path, folder: Path, image: str, setup: Setup) -> None:
     """They stand whole from now on, or not at all."""
     part = files.parent
     _give_to_agent(files)
     (part / OF).write_text(_name(setup.checkout))
-    target = folder_of(part.parent, image)
+    target = folder_of(folder, image)
+    target.parent.mkdir(exist_ok=True)
     discard_tree(target)
     part.rename(target)
+
+
+def stamp(folder: Path, image: str) -> bool:
+    """They are used now; whether they are there."""
+    try:
+        os.utime(folder_of(folder, image) / OF)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def used_at_s(folder: Path, image: str) -> float:
+    """0 where nobody of this state folder has used them."""
+    try:
+        return (folder_of(folder, image) / OF).stat().st_mtime
+    except FileNotFoundError:
+        return 0
 
 
 def written(upper: Path, checkout: Path) -> list[bytes]:
@@ -80,8 +99,14 @@ async def ignored(checkout: Path, work_tree: Path, paths: Iterable[bytes]) -> li
     return [path for path in asked if path not in in_patch]
 
 
-def copy(paths: Iterable[bytes], source: Path, target: Path) -> None:
-    """`source` holds still, and its folders are folders: nothing here follows a link."""
+def copy(paths: Sequence[bytes], source: Path, target: Path, max_bytes: int, max_files: int) -> None:
+    """`source` holds still, and its folders are folders: nothing here follows a link. The copy has no holes, and each
+    name of a file is another file there."""
+    total_bytes = sum(os.lstat(os.path.join(os.fsencode(source), path)).st_size for path in paths)
+    if total_bytes > max_bytes or len(paths) > max_files:
+        found = f"{len(paths):,} files of {total_bytes / MIB:.1f} MiB that git ignores"
+        hint = f"{max_files:,} files of {max_bytes / MIB:.1f} MiB may be kept: remove in setup what tests do not need"
+        raise LimitExceeded(f"Setup leaves {found} in the workspace, more than may be kept.", hint=hint)
     for path in paths:
         at, to = os.path.join(os.fsencode(source), path), os.path.join(os.fsencode(target), path)
         os.makedirs(os.path.dirname(to), exist_ok=True)

@@ -108,6 +108,8 @@ class ToolClient:
         self, pattern: str, path: str = WORKSPACE, *, include: str | None = None, limit: int = 100
     ) -> tuple[list[GrepMatch], bool]:
         kind = (await self.stat(path)).kind
+        if kind not in ("file", "directory"):  # of a pipe or a device there is no end to read
+            raise PathError(f"{path} is neither a file nor a folder.")
         folder, target = (path, ".") if kind == "directory" else posixpath.split(path)
         options = ["--line-number", "--with-filename", "--null", "--no-heading", f"--max-columns={MAX_LINE_COLUMNS}"]
         options += ["--max-columns-preview", *([f"--glob={include}"] if include else [])]
@@ -223,7 +225,7 @@ def _exec_result(reply: Reply) -> ExecResult:
 def _entries(body: bytes) -> list[object]:
     try:
         decoded: object = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SandboxLost("The sandbox's listing makes no sense.") from error
     if not isinstance(decoded, list):
         raise SandboxLost("The sandbox's listing makes no sense.")

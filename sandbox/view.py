@@ -61,6 +61,34 @@ class Keeper(Protocol):
         ...
 
 
+class KeptRoot(Protocol):
+    """What came of a root that setup commands wrote, once nothing runs any more."""
+
+    @property
+    def max_bytes(self) -> int: ...
+
+    @property
+    def max_files(self) -> int: ...
+
+    @property
+    def hint(self) -> str:
+        """What to do where that is not enough."""
+        ...
+
+    @property
+    def places(self) -> Sequence[str]:
+        """Where what is written ends at that, inside."""
+        ...
+
+    async def take(self) -> tuple[int, int]:
+        """Bytes and files of what differs from the image; `LimitExceeded` where it is more than may be kept."""
+        ...
+
+    async def commit(self, image: str) -> None:
+        """Keep what was taken as `image`."""
+        ...
+
+
 class Overlaid(Protocol):
     """A workspace that is mounted on this host."""
 
@@ -88,8 +116,10 @@ class OverlayView:
     async def setup_files(self, overlaid: Overlaid, target: Path) -> None:
         checkout = self.spec.checkout
         assert checkout is not None
+        limits = self.spec.limits
         paths = await asyncio.to_thread(written, self.upper, checkout)
-        await asyncio.to_thread(copy, await ignored(checkout, await overlaid.work_tree(), paths), self.upper, target)
+        kept = await ignored(checkout, await overlaid.work_tree(), paths)
+        await asyncio.to_thread(copy, kept, self.upper, target, limits.workspace_bytes, limits.workspace_inodes)
 
 
 async def apply_from_outside(overlaid: Overlaid, git_dir: Path, diff: bytes) -> None:

@@ -37,13 +37,18 @@ class Workspace:
     uid: int = AGENT_UID
 
     @property
+    def disk(self) -> Path:
+        """A file system of its own, where this host can make one."""
+        return self.folder / MOUNT
+
+    @property
     def upper(self) -> Path:
-        return self.folder / MOUNT / f"upper{self.turn or ''}"
+        return self.disk / f"upper{self.turn or ''}"
 
     @property
     def work(self) -> Path:
         """The overlay's own, on the same file system."""
-        return self.folder / MOUNT / f"work{self.turn or ''}"
+        return self.disk / f"work{self.turn or ''}"
 
     @property
     def egress(self) -> Path:
@@ -86,12 +91,13 @@ def create_workspace(
     layer: Path | None = None,
     *,
     own_user: bool = False,
+    in_memory: bool = False,
 ) -> Workspace:
     """Make the folders. The engine must see them under the same paths, so it has to run on this host.
 
     `card` tells reapers whose they are; without one their age does. `layer` lies over the checkout. What is written
-    ends at `limits` where this host can hold them; None is for a workspace that nobody may write. With `own_user` the
-    sandbox's user is nobody else's, where this host can do that.
+    ends at `limits` where this host can hold them; None is for a workspace that nobody may write. `in_memory` holds
+    them everywhere. With `own_user` the sandbox's user is nobody else's, where this host can do that.
     """
     lower = (checkout if checkout is not None else state_dir / "empty").absolute()
     folder = (state_dir / "sandboxes" / sandbox_id).absolute()
@@ -108,7 +114,11 @@ def create_workspace(
     try:
         if card is not None:
             write_card(folder, card)
-        if limits is not None and held_limits():
+        if limits is not None and in_memory:
+            workspace.disk.mkdir()
+            bounds = f"size={limits.workspace_bytes},nr_inodes={limits.workspace_inodes},mode=0755"
+            mount("tmpfs", workspace.disk, bounds, NOSUID | NODEV)
+        elif limits is not None and held_limits():
             mount_disk(folder, limits, state_dir.absolute() / BLANKS)
         workspace.egress.mkdir()
         let_agent_in(workspace.egress, 0o750)

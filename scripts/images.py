@@ -1,4 +1,5 @@
-"""Build the images of orchestrator and workers, and their bills of materials; nothing when they are there already.
+"""Build the images of orchestrator and workers; nothing when they are there already. Then the bills of materials, of
+the sandbox's image too.
 
 Prints each image's name and id.
 
@@ -13,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import shutil
 import sys
 import tempfile
@@ -25,7 +25,18 @@ from pathlib import Path
 from packaging.markers import Marker
 
 from sandbox.errors import SandboxError
-from sandbox.image.build import CONTENT_LABEL, PLATFORMS, WHEEL_TARGET, base_image, run_step
+from sandbox.image import DEFAULT_IMAGE
+from sandbox.image.build import (
+    CONTENT_LABEL,
+    PLATFORMS,
+    WHEEL_TARGET,
+    Origin,
+    base_image,
+    base_labels,
+    id_of,
+    label_of,
+    run_step,
+)
 
 ROOT = Path(__file__).parent.parent
 IMAGES = ("orchestrator", "worker")
@@ -53,6 +64,7 @@ def content_hash() -> str:
     for path in files:
         if path.is_file():
             digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
+    digest.update(str(Origin.from_environment()).encode())
     return digest.hexdigest()[:16]
 
 
@@ -103,12 +115,6 @@ def _link(source: str, target: str) -> None:
     Path(target).hardlink_to(source)
 
 
-async def pinned(base: str) -> str:
-    """The base by its digest, when it came from a registry: a tag may be another image at the next layer."""
-    digests = await run_step("docker", "image", "inspect", "--format", "{{json .RepoDigests}}", base, step="inspect")
-    return next(iter(json.loads(digests)), base)
-
-
 async def build(image: str, context: Path, base: str, content: str) -> None:
     version, revision = PROJECT["project"]["version"], await _revision()
     labels = {
@@ -118,8 +124,7 @@ async def build(image: str, context: Path, base: str, content: str) -> None:
         "org.opencontainers.image.version": version,
         "org.opencontainers.image.revision": revision,
         "org.opencontainers.image.licenses": PROJECT["project"]["license"],
-        "org.opencontainers.image.base.name": base.partition("@")[0],
-        "org.opencontainers.image.base.digest": base.partition("@")[2],
+        **base_labels(base),
     }
     options = [word for name, value in labels.items() if value for word in ("--label", f"{name}={value}")]
     # The host's network, because apt needs its resolver and routes.
@@ -146,19 +151,20 @@ async def built(image: str, content: str) -> str:
     return next(iter(ids.split()), "")
 
 
-async def write_bill(image: str, image_id: str) -> None:
+async def write_bill(tag: str, image_id: str) -> None:
     """What is in the image, as it says itself: CycloneDX beside the wheels."""
     script = f"{ROOT / 'images' / 'bill.py'}:/tmp/bill.py:ro"
     said = await run_step(
         *("docker", "run", "--rm", "--network", "none", "--read-only", "--volume", script, "--entrypoint", "python"),
-        *(image_id, "/tmp/bill.py", tag_of(image)),
-        step=f"list what is in {tag_of(image)}",
+        *(image_id, "/tmp/bill.py", tag),
+        step=f"list what is in {tag}",
     )
-    bill_of(image).write_text(said)
+    bill_of(tag).write_text(said)
+    say(f"wrote {bill_of(tag).relative_to(ROOT)}")
 
 
-def bill_of(image: str) -> Path:
-    return BUILT / f"muster-{image}.cdx.json"
+def bill_of(tag: str) -> Path:
+    return BUILT / f"{tag.partition(':')[0]}.cdx.json"
 
 
 async def main(wanted: list[str]) -> None:
@@ -166,7 +172,7 @@ async def main(wanted: list[str]) -> None:
     BUILT.mkdir(parents=True, exist_ok=True)
     todo = [image for image in wanted if not await built(image, content)]
     if todo:
-        base = await pinned(await base_image(say))
+        base = await base_image(say)
         with tempfile.TemporaryDirectory(dir=BUILT) as folder:
             fill(Path(folder), await wheels())
             for image in todo:
@@ -176,10 +182,11 @@ async def main(wanted: list[str]) -> None:
     for image in wanted:
         image_id = await built(image, content)
         await run_step("docker", "tag", image_id, tag_of(image), step="name the image")
-        if image in todo or not bill_of(image).exists():
-            await write_bill(image, image_id)
-            say(f"wrote {bill_of(image).relative_to(ROOT)}")
+        if image in todo or not bill_of(tag_of(image)).exists():
+            await write_bill(tag_of(image), image_id)
         print(f"{tag_of(image)} {image_id}")
+    if await label_of(DEFAULT_IMAGE):  # `muster sandbox build` makes it
+        await write_bill(DEFAULT_IMAGE, await id_of(DEFAULT_IMAGE))
 
 
 def say(line: str) -> None:

@@ -1,6 +1,6 @@
 #!/bin/sh
 # What the tests need of Debian beside Docker: a redis-server with TLS, cluster and sentinel (the bundled one has none of
-# them), faketime, openssl, bubblewrap, e2fsprogs, tmux, Prometheus with promtool and its exporter for Redis, docker-compose, chromium. As root on
+# them), faketime, openssl, gpg, bubblewrap, e2fsprogs, tmux, Prometheus with promtool and its exporter for Redis, docker-compose, chromium. As root on
 # Debian it is installed; and of npm's what requirements/node locks, into .node. MUSTER_NO_INSTALL=1 forbids both. The
 # tests say what is missing.
 set -eu
@@ -14,6 +14,7 @@ missing=
 [ -x /usr/bin/redis-server ] || missing="redis-server"
 command -v faketime >/dev/null || missing="$missing faketime"
 command -v openssl >/dev/null || missing="$missing openssl"
+command -v gpg-agent >/dev/null || missing="$missing gpg gpg-agent"
 command -v bwrap >/dev/null || missing="$missing bubblewrap"
 [ -x /sbin/mkfs.ext4 ] || missing="$missing e2fsprogs"
 command -v tmux >/dev/null || missing="$missing tmux"

@@ -47,7 +47,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "yarl": ("workers/web/", "sandbox/docker.py"),
     "h11": ("sandbox/carried.py",),
     "tree_sitter": (
-        "workers/permissions/syntax.py",
+        "workers/permissions/grammar.py",
         "workers/references/grammars.py",
         "workers/references/symbols.py",
         "repo/entities.py",
@@ -61,7 +61,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "repo/entities_reach.py",
         "repo/entity.py",
     ),
-    "tree_sitter_bash": ("workers/permissions/syntax.py",),
+    "tree_sitter_bash": ("workers/permissions/grammar.py",),
     "tree_sitter_python": ("repo/grammars.py",),
     "tree_sitter_javascript": ("repo/grammars.py",),
     "tree_sitter_typescript": ("repo/grammars.py",),

@@ -143,6 +143,7 @@ def make_runner(
         allowed_roots=settings.allowed_roots,
         protocols=settings.git_protocols,
         setup_hosts=settings.setup_hosts,
+        setup_limits=settings.setup_limits,
         credentials=credentials,
         private_addresses=settings.network_private_addresses,
     )

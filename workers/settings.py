@@ -18,6 +18,7 @@ from pydantic_settings import (
 
 from envelope.redaction import register_secret
 from repo.keeping import DAY_S, GIB, Allowance
+from sandbox.base import SetupLimits
 from sandbox.choice import NO_PROCESS, DriverName
 from sandbox.image import DEFAULT_IMAGE
 from transport.settings import FleetSettings, user_file
@@ -31,6 +32,8 @@ from .llm.openai_items import OF_MESSAGES
 from .mcp.settings import McpServers
 from .permissions.rules import Rule
 from .sandboxes.credentials import CredentialRow
+
+FILES_PER_GIB = 50_000  # that a setup may write: more than packages of code have
 
 
 def _written_permission(written: object) -> object:
@@ -93,6 +96,9 @@ class WorkerSettings(FleetSettings):
     # What this machine keeps for the next task, see docs/sandbox.md. Two weeks: older commits are no longer worked on.
     setups_max_age_days: float = Field(default=14, gt=0)
     setups_max_gib: float = Field(default=20, ge=0)  # of what setups have added to their image: a few dozen of them
+    setup_max_gib: float = Field(default=4, gt=0)  # that one setup may write, with FILES_PER_GIB files
+    setups_max_gib_per_tenant: float = Field(default=10, gt=0)  # at any time; half of all, so that two tenants fit
+    setups_max_per_tenant: int = Field(default=50, ge=1)
     repositories_max_age_days: float = Field(default=14, gt=0)
     repositories_max_gib: float = Field(default=20, ge=0)  # mirrors, checkouts and bundles: a large one takes 4
     permission: Permission = ()  # of all agents: docs/agents/agents.md
@@ -178,6 +184,12 @@ class WorkerSettings(FleetSettings):
     @property
     def setups_allowance(self) -> Allowance:
         return Allowance(self.setups_max_age_days * DAY_S, int(self.setups_max_gib * GIB))
+
+    @property
+    def setup_limits(self) -> SetupLimits:
+        kept_bytes = int(self.setups_max_gib_per_tenant * GIB)
+        files = max(1, int(self.setup_max_gib * FILES_PER_GIB))
+        return SetupLimits(int(self.setup_max_gib * GIB), files, self.setups_max_per_tenant, kept_bytes)
 
     @property
     def repositories_allowance(self) -> Allowance:

@@ -103,6 +103,6 @@ def _values(line: str) -> dict[str, str]:
         return {"path": line}
     try:
         fields = cast("dict[str, Any]", json.loads(line))
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return {"path": line}
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in fields.items()}

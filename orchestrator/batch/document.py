@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -17,9 +16,6 @@ from .spec import BatchSpec
 MAX_BYTES = {"TOML": 256 * 1024, "YAML": 64 * 1024, "JSON": 256 * 1024}
 MAX_DEPTH = 100
 NAME = "the batch"
-# Where a key can begin (nothing else is looked at twice), and as many parts and dots as nobody writes.
-_KEY_PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
-_LONG_KEY = re.compile(rf"(?:^|[\[{{,])[ \t]*+(?:{_KEY_PART}){{{MAX_DEPTH}}}", re.MULTILINE)
 
 
 async def read_document(content: bytes, language: str) -> BatchSpec:
@@ -38,10 +34,6 @@ def _read(content: bytes, language: str) -> BatchSpec:
     if language == "YAML":
         _require_shallow(text)
         _require_no_aliases(text)
-    if language == "TOML" and _LONG_KEY.search(text):
-        # its reader keeps every beginning of such a key: 8,000 parts take it 300 MB
-        hint = "a batch's own keys have three parts at most"
-        raise BadBatchFile(f"{NAME} has a key of more than {MAX_DEPTH} parts", hint=hint)
     values = values_in(text, language, NAME, hint=HELP)
     for each in _texts(values):
         if "\0" in each or any("\ud800" <= char <= "\udfff" for char in each):

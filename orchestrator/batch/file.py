@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args
@@ -14,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from ..errors import BadBatchFile, near_miss
 from ..publication.address import is_remote_name
+from ..strange_toml import read_toml
 from .looking import require_looking
 from .spec import BatchSpec, Repository
 
@@ -21,7 +21,7 @@ MAX_FILE_BYTES = 1024 * 1024  # people write these by hand; the largest thing in
 ADDRESS = re.compile(r"[\w.-]+@[\w.-]+:")  # as ssh writes it
 LANGUAGES = {".toml": "TOML", ".yaml": "YAML", ".yml": "YAML"}
 P = TypeVar("P", bound=BaseModel)
-READERS: Mapping[str, Callable[[str], Any]] = {"TOML": tomllib.loads, "YAML": yaml.safe_load, "JSON": json.loads}
+READERS: Mapping[str, Callable[[str], Any]] = {"TOML": read_toml, "YAML": yaml.safe_load, "JSON": json.loads}
 UNKNOWN_KEY = "extra_forbidden"  # pydantic's word for it
 # What pydantic says of Python's types, for people who write files.
 PLAINLY = {"missing": "it is missing", "too_short": "it is empty", "tuple_type": "a list is wanted: [ … ]"}

@@ -1,16 +1,28 @@
-"""A diff, file by file, so that some of it can be left out. Pure; reads what git writes (`-p -M --binary`)."""
+"""A diff, file by file, so that some of it can be left out. Pure; reads what git writes (`-p -M --binary`), and nothing
+else: `git apply` finds changes of files in other forms, too, and those would be judged by nobody.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+
+from repo.errors import PatchRefused
 
 # In a hunk each line has a sign before it, and base 85 has no spaces: no content can look like this.
 _START = re.compile(rb"^diff --git ", re.MULTILINE)
 _BODY = re.compile(rb"^(?:@@ |GIT binary patch)", re.MULTILINE)
-_HUNK = re.compile(rb"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+_HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _STARTS_FROM = re.compile(rb"^index ([0-9a-f]{40,64})\.\.[0-9a-f]{40,64}(?: [0-7]+)?$", re.MULTILINE)
+_HEADERS = re.compile(
+    rb"(old mode|new mode|deleted file mode|new file mode|rename from|rename to|similarity index|dissimilarity index"
+    rb"|index|---|\+\+\+|Binary files) (.+)"
+)
+# One block for each way, with lines in base 85.
+_BINARY = re.compile(
+    rb"GIT binary patch\n(?:(?:literal|delta) \d+\n(?:[A-Za-z][0-9A-Za-z!#$%&()*+;<=>?@^_`{|}~-]+\n)*\n){1,2}"
+)
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)")
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
 
@@ -48,7 +60,7 @@ class FilePatch:
         number = 0
         for line in body.split(b"\n"):
             if hunk := _HUNK.match(line):
-                number = int(hunk[2 if sign == b"+" else 1])
+                number = int(hunk[3 if sign == b"+" else 1])
             elif line.startswith(sign):
                 lines.append((number, line[1:].decode("utf-8", "replace")))
                 number += 1
@@ -58,7 +70,12 @@ class FilePatch:
 
 
 def parts_of(diff: bytes) -> tuple[FilePatch, ...]:
+    """`PatchRefused` for what no git wrote, whoever says so."""
+    if not diff:
+        return ()
     starts = [match.start() for match in _START.finditer(diff)]
+    if starts[:1] != [0]:
+        raise _odd(diff)
     ends = [*starts[1:], len(diff)]
     return tuple(_part(diff[start:end]) for start, end in zip(starts, ends, strict=True))
 
@@ -75,26 +92,76 @@ def joined(parts: Iterable[FilePatch]) -> bytes:
 
 
 def _part(content: bytes) -> FilePatch:
-    body = _BODY.search(content)
-    head, *lines = content[: body.start() if body else len(content)].split(b"\n")
-    told = {key: _name(rest) for line in lines for key, rest in [_keyed(line)] if key}
-    if "rename to" in told:
-        return FilePatch(told["rename to"], "R", told["rename from"], content)
-    status = "A" if "new file mode" in told else "D" if "deleted file mode" in told else "M"
-    names = head.removeprefix(b"diff --git ")
-    # `a/x b/x`: but for renames both are the same, and so is their length.
-    return FilePatch(_name(names[: len(names) // 2]).removeprefix("a/"), status, None, content)
+    found = _BODY.search(content)
+    start = found.start() if found else len(content)
+    body = content[start:]
+    head, *lines = content[:start].split(b"\n")
+    last = lines.pop() if lines else head
+    told = dict(_keyed(line) for line in lines)
+    if last or len(told) != len(lines) or not (_BINARY.fullmatch(body) if body[:1] == b"G" else _fits(body)):
+        raise _odd(content)
+    status = "A" if b"new file mode" in told else "D" if b"deleted file mode" in told else "M"
+    if (b"rename from" in told) != (b"rename to" in told) or (status != "M" and b"rename to" in told):
+        raise _odd(content)
+    if b"rename to" in told:
+        status, old, path = "R", _name(told[b"rename from"]), _name(told[b"rename to"])
+    else:
+        names = head.removeprefix(b"diff --git ")
+        half = len(names) // 2
+        # `a/x b/x`: but for renames both are the same, and so is their length.
+        old, path = (_name(name).removeprefix(side) for name, side in ((names[:half], "a/"), (names[half + 1 :], "b/")))
+        if old != path or names[half : half + 1] != b" ":
+            raise _odd(content)
+    if _sides(told) not in ((None, None), _sides_of(status, old, path)) or (body[:1] == b"@" and b"---" not in told):
+        raise _odd(content)
+    return FilePatch(path, status, old if status == "R" else None, content)
 
 
-def _keyed(line: bytes) -> tuple[str, bytes]:
-    keys = ("rename from", "rename to", "new file mode", "deleted file mode")
-    return next(((key, line[len(key) + 1 :]) for key in keys if line.startswith(key.encode() + b" ")), ("", b""))
+def _keyed(line: bytes) -> tuple[bytes, bytes]:
+    found = _HEADERS.fullmatch(line)
+    if found is None:
+        raise _odd(line)
+    return found[1], found[2]
+
+
+def _sides(told: Mapping[bytes, bytes]) -> tuple[str | None, str | None]:
+    """The names before the hunks; git ends one with a blank in it by a tab."""
+    before, after = (
+        _name(name.removesuffix(b"\t")) if (name := told.get(key)) is not None else None for key in (b"---", b"+++")
+    )
+    return before, after
+
+
+def _sides_of(status: str, old: str, path: str) -> tuple[str, str]:
+    return "/dev/null" if status == "A" else f"a/{old}", "/dev/null" if status == "D" else f"b/{path}"
+
+
+def _fits(body: bytes) -> bool:
+    """Hunks, each of as many lines as it says: what follows them would be the next file's for git."""
+    before = after = 0
+    *lines, last = body.split(b"\n")
+    for line in lines:
+        sign = line[:1]
+        if before or after:
+            before -= sign in (b" ", b"-")
+            after -= sign in (b" ", b"+")
+            if sign not in (b" ", b"-", b"+", b"\\") or before < 0 or after < 0:
+                return False
+        elif hunk := _HUNK.match(line):
+            before, after = (1 if count is None else int(count) for count in (hunk[2], hunk[4]))
+        elif sign != b"\\":  # no newline at the end of the file
+            return False
+    return not last and before == after == 0
+
+
+def _odd(content: bytes) -> PatchRefused:
+    return PatchRefused(f"The patch is no diff that git writes, at: {content[:80].decode('utf-8', 'replace')!r}")
 
 
 def _name(quoted: bytes) -> str:
     """git puts odd names into quotes and writes their bytes as octal numbers."""
     if quoted.startswith(b'"'):
-        quoted = _ESCAPE.sub(_unescaped, quoted.strip(b'"') if quoted.endswith(b'"') else quoted[1:])
+        quoted = _ESCAPE.sub(_unescaped, quoted[1:].removesuffix(b'"'))
     return quoted.decode("utf-8", "replace")
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from configparser import ConfigParser
 from configparser import Error as ConfigError
 from typing import Any, Protocol, cast
 
+from ..strange_toml import read_toml
 from .makefiles import MAKEFILES, what_goals_reach
 from .names import CHECKERS, TASK_RUNNERS
 
@@ -44,7 +44,7 @@ class Asked(Protocol):
 
 
 def _pyproject(text: str, asked: Asked) -> object:
-    found = tomllib.loads(text)
+    found = read_toml(text)
     tools: dict[str, Any] = {
         name: table for name, table in _table(found, "tool").items() if name not in PACKAGING and _counts(name, asked)
     }
@@ -141,7 +141,7 @@ def reached_entries(scripts: Mapping[str, Any], wanted: frozenset[str] | None) -
 
 
 def _cargo(text: str, asked: Asked) -> object:
-    found = tomllib.loads(text)
+    found = read_toml(text)
     return {key: found.get(key) for key in CARGO}
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import ast
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from repo.bounds import bound_this_process
+from repo.bounds import answer_once
 
 MAX_CPU_S = 10
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -327,8 +326,7 @@ def _acts_by_itself(mark: ast.expr) -> bool:
 
 
 def main() -> None:
-    bound_this_process(MAX_CPU_S)
-    sys.stdout.write(json.dumps(answer(json.load(sys.stdin))))
+    answer_once(lambda asked: json.dumps(answer(json.loads(asked))).encode(), MAX_CPU_S)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -14,12 +13,13 @@ from envelope.plan import Plan, PlanStep
 from envelope.plan_sections import section_faults
 
 from ..errors import BadInput, near_miss
+from ..strange_toml import read_toml
 from .checks import Bounds, Fault, checked, faults_of
 from .graph import as_graph
 from .modes import PlanMode, mode_named
 
 MAX_FILE_BYTES = 512 * 1024  # half of what an envelope may have
-READERS: Mapping[str, Callable[[str], Any]] = {".json": json.loads, ".toml": tomllib.loads}
+READERS: Mapping[str, Callable[[str], Any]] = {".json": json.loads, ".toml": read_toml}
 
 
 def mode_or_plan(word: str) -> tuple[PlanMode, Plan | None]:

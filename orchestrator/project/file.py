@@ -7,7 +7,6 @@ proves nothing, and whom or what a repository wants paid for is its user's to sa
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from repo.project import contents, project_settings
 
 from ..errors import BadInput, near_miss
 from ..settings import Settings
+from ..strange_toml import BadToml, read_toml
 from ..units import parse_duration_s
 from .gate_rules import parsed_rules
 from .text import NAME
@@ -98,8 +98,8 @@ async def project_file(local: LocalRepository) -> ProjectFile | None:
 def parsed(content: bytes, name: str) -> ProjectFile:
     """`BadInput` says what is wrong with the file `name`."""
     try:
-        return ProjectFile.model_validate(tomllib.loads(content.decode()))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        return ProjectFile.model_validate(read_toml(content.decode()))
+    except (BadToml, UnicodeDecodeError) as e:
         raise BadInput(f"{name} is not TOML: {e}", hint="see one that works: muster init --print") from e
     except ValidationError as e:
         fault = e.errors(include_url=False, include_input=False)[0]

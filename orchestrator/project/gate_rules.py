@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from pydantic import ValidationError
 from envelope.gate import GateRules
 
 from ..errors import BadInput, near_miss
+from ..strange_toml import BadToml, read_toml
 
 
 def gate_rules(texts: Sequence[str], known: Mapping[str, Any]) -> GateRules:
@@ -40,8 +40,8 @@ def _pair(text: str) -> tuple[str, Any]:
     if not sign:
         raise BadInput(f"--gate-rule {text!r} has no value", hint="write KEY=VALUE, such as min_coverage=80")
     try:
-        found: Any = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        found: Any = read_toml(f"value = {value}")["value"]
+    except BadToml:
         found = value
     key = key.strip()
     return key, [found] if key in ("tests", "protect", "may_edit") and isinstance(found, str) else found

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Iterator
 from configparser import ConfigParser
 from configparser import Error as ConfigError
 from dataclasses import dataclass
 from typing import Any, cast
 
+from ..strange_toml import BadToml, read_toml
 from .files import ProjectFiles
 
 # Of an extra or a dependency group that brings what tests need, the likeliest first.
@@ -153,8 +153,8 @@ LANGUAGES: tuple[Callable[[ProjectFiles], Guess | None], ...] = (_python, _rust,
 
 def _table(text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+        return read_toml(text)
+    except BadToml:
         return {}
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from configparser import ConfigParser
 from configparser import Error as ConfigError
 from typing import Any, cast
+
+from ..strange_toml import BadToml, read_toml
 
 DECLARED_IN = ("pyproject.toml", "setup.cfg", "setup.py")
 # What ruff knows. A package of older Pythons is rewritten for the oldest of these, and is then none of theirs.
 OLDEST, NEWEST = 7, 15
 UNDECLARED = "py310"  # the oldest that was maintained in 2026; ruff's own default moves with its releases
 _BOUND = re.compile(r"(?:^|[,\s])(>=|>|~=|===?|\^|~|(?=\d))\s*v?(\d+)(?:\.(\d+))?")
-_CLASSIFIER = re.compile(r"Programming Language :: Python :: (\d+)\.(\d+)")
+_CLASSIFIER = re.compile(r"Programming Language :: Python :: (\d{1,4})\.(\d{1,4})\b")
 _IN_SETUP = re.compile(r"""python_requires\s*=\s*(?:\w+\s*=\s*)?["']([^"'\n]{1,200})["']""")
 
 Version = tuple[int, int]
@@ -57,8 +58,8 @@ def _highest(clauses: str) -> Version | None:
 
 def _of_pyproject(texts: Mapping[str, str]) -> str:
     try:
-        tables = tomllib.loads(texts.get("pyproject.toml", ""))
-    except (tomllib.TOMLDecodeError, RecursionError):
+        tables = read_toml(texts.get("pyproject.toml", ""))
+    except BadToml:
         return ""
     said = _at(tables, "project", "requires-python") or _at(tables, "tool", "poetry", "dependencies", "python")
     return said if isinstance(said, str) else ""

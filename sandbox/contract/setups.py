@@ -1,10 +1,14 @@
-"""What setup leaves in a workspace. No case of `CASES`: it makes an image, which whoever runs it removes."""
+"""What setup leaves, and where it ends. No cases of `CASES`: they make images, which whoever runs them removes."""
 
 from __future__ import annotations
 
+import asyncio
+import re
 from dataclasses import replace
 
-from ..base import Command, SandboxSpec, Setup
+from ..base import MIB, Command, SandboxSpec, Setup, SetupLimits
+from ..errors import SetupFailed
+from ..setup import REPOSITORY
 from .stage import Stage
 
 SETUP = (
@@ -47,3 +51,80 @@ async def setup_files_are_in_every_sandbox_and_in_no_patch(stage: Stage, key: st
     other = await stage.open(SandboxSpec(image))
     assert (await other.exec(Command("ls -A"))).output == b""
     return image
+
+
+BOUNDS = SetupLimits(max_bytes=8 * MIB, max_files=1008, kept=2)
+MAY_WRITE, MAY_KEEP = "a setup may write 8.0 MiB and 1,008 files", "Setup leaves "
+MANY = "import sys; [open(sys.argv[1] + str(n), 'x').close() for n in range(6000)]"
+ENDS = {
+    "head -c 20000000 /dev/zero > /opt/venv/large": f"left no room in .*: {MAY_WRITE}",
+    "head -c 20000000 /dev/zero > /opt/venv/large || ! rm /opt/venv/large": "No space left on device",
+    f'python3 -c "{MANY}" /opt/venv/': f"left no room in .*: {MAY_WRITE}",
+    "head -c 70000000 /dev/zero > /dev/shm/large": "left no room in /dev/shm",
+    "truncate -s 1T /opt/venv/holes": "Setup leaves 1024.0 GiB, more than the 8.0 MiB that a setup may keep",
+    "truncate -s 1T holes.log": f"{MAY_KEEP}.* more than may be kept|cannot be fetched",
+    "head -c 1000000 /dev/zero > 0.log; for n in $(seq 20); do ln 0.log $n.log; done": MAY_KEEP,
+}
+# One file of many names, another's name, a mode that shuts its own user out, a link that leads out, what is gone.
+ODD_ROOT = """
+cd /opt/venv; head -c 1000000 /dev/zero > 0; for n in $(seq 20); do ln 0 of-$n; done; rm bin/pip; ln -s /etc/passwd out
+mkdir -p shut/in dark && echo x > shut/in/file && chmod 000 shut/in/file && chmod 500 shut/in; mv bin/pytest bin/ruff
+echo x > dark/file; chmod 000 dark; mkfifo pipe; mknod white c 0 0; mkdir include/new; mv include moved
+"""
+LOOK_AT_ROOT = """
+cd /opt/venv; stat -c %h of-1; readlink out; ls bin/pip bin/pytest include white 2>&1 | grep -c 'No such'
+stat -c %a shut/in shut/in/file dark; head -1 bin/ruff; ls -d moved/new
+"""
+ROOT_FOUND = b"21\n/etc/passwd\n4\n550\n0\n0\n#!/opt/venv/bin/python3\nmoved/new\n"
+
+
+async def setups_end_at_their_bounds(stage: Stage, key: str) -> None:
+    """However they go beyond, many at once; nothing of them is kept."""
+    project = await stage.project()
+    assert project.checkout is not None
+    setup = Setup(project.image, project.checkout, project.base, key, (), frozenset(), tenant=key, limits=BOUNDS)
+    before = {each.name for each in await stage.driver.setups()}
+
+    async def told(command: str) -> str:
+        try:
+            return await stage.driver.prepare_image(replace(setup, commands=(command,)))
+        except SetupFailed as failure:
+            assert failure.hint and ("No space" not in str(failure) or MAY_WRITE in failure.hint), failure
+            return str(failure)
+
+    for command, said in zip(ENDS, await asyncio.gather(*map(told, ENDS)), strict=True):
+        assert re.search(ENDS[command], said), (command, said)
+    assert {each.name for each in await stage.driver.setups() if each.name.startswith(REPOSITORY)} <= before
+
+
+async def a_root_is_kept_as_setup_left_it(stage: Stage, key: str) -> str:
+    """The image that it made comes back."""
+    project = await stage.project()
+    assert project.checkout is not None
+    setup = Setup(project.image, project.checkout, project.base, key, (ODD_ROOT,), frozenset(), limits=BOUNDS)
+    image = await stage.driver.prepare_image(setup)
+    box = await stage.open(replace(project, image=image, read_only=True))
+    found = (await box.exec(Command(LOOK_AT_ROOT))).output
+    assert found == ROOT_FOUND, found
+    return image
+
+
+async def a_tenant_keeps_so_many_setups(stage: Stage, key: str) -> set[str]:
+    """What it has used the longest ago goes, and nothing of another's. All that were made come back. (Nothing goes that
+    may just be about to be opened: `setup.OPENING_S`.)"""
+    project = await stage.project()
+    assert project.checkout is not None
+    setup = Setup(project.image, project.checkout, project.base, key, (), frozenset(), tenant=key, limits=BOUNDS)
+
+    async def made(text: str, tenant: str = key) -> str:
+        commands = (f"echo {text} > /opt/venv/mark",)
+        return await stage.driver.prepare_image(replace(setup, commands=commands, tenant=tenant))
+
+    theirs, first = await asyncio.gather(made("first", f"{key}-other"), made("first"))
+    second = await made("second")
+    assert await made("first") == first
+    third = await made("third")
+    every = {theirs, first, second, third}
+    assert len(every) == 4
+    assert every & {each.name for each in await stage.driver.setups()} == {theirs, first, third}
+    return every

@@ -18,6 +18,7 @@ from ..docker import Holder
 from ..egress import EgressProxy
 from ..errors import PathError
 from ..opened import OpenSandbox
+from ..setup_root import open_root
 from ..tools import ToolClient
 from ..uids import AGENT_GID, AGENT_UID
 from ..workspace import create_folder, remove_workspace
@@ -52,12 +53,19 @@ class Elsewhere:
         layer = opening.workspace.layer
         tools, base = await self.stock.tools(holder), await self.stock.base(spec.checkout, layer, holder)
         opening = replace(opening, stocked=self._stocked(tools, base))
+        kept = None
+        if opening.root is not None:
+            first = self.placement
+            root = replace(opening.root, first_uid=first.first_uid, first_gid=first.first_gid)
+            opening = replace(opening, root=root)
+            kept = await open_root(self.stock.engine, opening, self.start, undo)
         channel = await self.start(opening, undo)
         if base.volume is not None:
             await self._fill(opening, channel, base, holder)
         env = await open_exits(proxy, opening.workspace.egress, channel, ca_bundle, undo) if spec.has_network else {}
         keeper = Inside(channel, spec.checkout, partial(self._writer_tools, opening))
-        return OpenSandbox(sandbox_id, spec, channel, env, keeper, undo.aclose, proxy.refused, folder, layer=layer)
+        destroy, refused = undo.aclose, proxy.refused
+        return OpenSandbox(sandbox_id, spec, channel, env, keeper, destroy, refused, folder, layer=layer, root=kept)
 
     def report(self) -> list[Finding]:
         how = f"in memory of the engine's host, because {self.placement.why_elsewhere}"

@@ -20,7 +20,7 @@ from repo.wording import each, readable
 
 from ..base import MIB
 from ..channel import Channel
-from ..errors import SandboxError, SandboxLost
+from ..errors import LimitExceeded, SandboxError, SandboxLost
 from ..setup_files import NEVER
 from ..unfit import full_disk
 from ..view import View
@@ -73,12 +73,13 @@ async def fetch_setup_files(channel: Channel, checkout: Path, target: Path) -> N
         kept = [path for path in wanted if path not in in_patch]
         if lost := [path for path in kept if not changes.changed[path].fits]:
             hint = "have it made somewhere else, such as in the image's own folders"
-            raise SandboxError(f"{readable(lost[0])}, which setup wrote, cannot be fetched from the engine.", hint=hint)
+            message = f"{readable(lost[0])}, which setup wrote, cannot be fetched from the engine."
+            raise LimitExceeded(message, hint=hint)
         into = _Fetching(channel, None, checkout / ".git", None, changes, Shadow(target))
         try:
             await into.fetch(kept)
         except PatchRefused as error:
-            raise SandboxError(f"What setup wrote to the workspace is too much: {error}.") from error
+            raise LimitExceeded(f"What setup wrote to the workspace is too much: {error}.", hint=error.hint) from error
         for path in kept:
             if not stat.S_ISLNK(changes.changed[path].mode):
                 os.chmod(os.path.join(os.fsencode(target), path), stat.S_IMODE(changes.changed[path].mode) & 0o777)

@@ -30,6 +30,7 @@ LABEL = "muster.stock"  # its value: how many bytes are in it
 PREFIX = "muster-stock-"
 NAME_CHARS = 32
 NOTHING = Packed("", 0, 0, 0)
+OF_LAYER = ".layer"  # beside the note of a checkout with a setup's files over it: where those were
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Stock:
     """`folder` is this host's own: notes of what was packed already, and locks."""
 
     def __init__(self, engine: Engine, folder: Path) -> None:
-        self._engine = engine
+        self.engine = engine
         self._folder = folder
 
     async def tools(self, holder: Holder) -> str:
@@ -54,10 +55,10 @@ class Stock:
         volume = PREFIX + digest[:NAME_CHARS]
         members = [tar_header(name, len(content)) + content + _padding(len(content)) for name, content in contents]
         async with file_lock(self._folder / f"{volume}.lock"):
-            is_whole = self._used(volume).exists() and await self._engine.has_volume(volume)
+            is_whole = self._used(volume).exists() and await self.engine.has_volume(volume)
             if not is_whole:
                 size = sum(len(content) for _, content in contents)
-                await self._engine.fill(volume, {LABEL: str(size)}, b"".join(members) + tar_end(0), holder)
+                await self.engine.fill(volume, {LABEL: str(size)}, b"".join(members) + tar_end(0), holder)
             self._used(volume).touch()
         return volume
 
@@ -69,23 +70,34 @@ class Stock:
         note = self._folder / f"{_key(checkout, layer)}.json"
         async with file_lock(note.with_suffix(".lock")):
             packed = await asyncio.to_thread(_noted, note)
-            if again or packed is None or not await self._engine.has_volume(_volume(packed)):
+            if again or packed is None or not await self.engine.has_volume(_volume(packed)):
                 packed = await self._bring(checkout, layer, holder)
+                if layer is not None:
+                    note.with_suffix(OF_LAYER).write_text(str(layer))
                 note.write_text(json.dumps(asdict(packed)))
             self._used(_volume(packed)).touch()
         return Base(_volume(packed), packed)
 
+    async def forget_layers(self) -> None:
+        """Of setups that are kept no more: what nobody will ask for again, but for sandboxes that stand."""
+        for told in await asyncio.to_thread(_without_layer, self._folder):
+            packed = _noted(note := told.with_suffix(".json"))
+            if packed is None or await self._engine_lets_go(_volume(packed)):
+                note.unlink(missing_ok=True)
+                told.unlink(missing_ok=True)
+
+    async def _engine_lets_go(self, volume: str) -> bool:
+        return await self.engine.discard_volume(volume) or not await self.engine.has_volume(volume)
+
     async def kept(self) -> list[Kept]:
         """Used when a worker of this state folder used it last, or when it was made, by whom ever."""
-        found = await self._engine.volume_details(LABEL)
+        found = await self.engine.volume_details(LABEL)
         return [self._kept(each) for each in found]
 
     async def collect(self, allowance: Allowance, *, now_s: float) -> list[Kept]:
         """Remove what is too much and in no sandbox; what went."""
         return [
-            each
-            for each in surplus(await self.kept(), allowance, now_s)
-            if await self._engine.discard_volume(each.name)
+            each for each in surplus(await self.kept(), allowance, now_s) if await self.engine.discard_volume(each.name)
         ]
 
     async def _bring(self, checkout: Path, layer: Path | None, holder: Holder) -> Packed:
@@ -93,7 +105,7 @@ class Stock:
             packed = await asyncio.to_thread(pack_checkout, checkout, folder / "pack.tar", layer)
             with (folder / "pack.tar").open("rb") as archive:
                 size = {LABEL: str(packed.pack_bytes)}
-                await self._engine.fill(_volume(packed), size, archive, holder)
+                await self.engine.fill(_volume(packed), size, archive, holder)
         return packed
 
     def _used(self, volume: str) -> Path:
@@ -106,6 +118,15 @@ class Stock:
             used_at_s = max(used_at_s, self._used(str(volume["Name"])).stat().st_mtime)
         size = str(volume["Labels"][LABEL])
         return Kept(str(volume["Name"]), int(size) if size.isdigit() else 0, min(used_at_s, time.time()))
+
+
+def _without_layer(folder: Path) -> list[Path]:
+    found: list[Path] = []
+    for told in folder.glob(f"*{OF_LAYER}"):
+        with suppress(FileNotFoundError):  # another worker was faster
+            if not Path(told.read_text()).exists():
+                found.append(told)
+    return found
 
 
 def _volume(packed: Packed) -> str:

@@ -8,9 +8,13 @@ only when they change.
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from repo.temporary import temporary_folder
@@ -54,6 +58,66 @@ TAIL_CHARS = 800  # the last ten lines of a failed build
 Progress = Callable[[str], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The Debian that the builder wants to stand on, so that a build can be repeated; by default the newest.
+
+    `image` is an image by its digest. `archive` and `snapshot` are Debian's archive as it was at that time, for the
+    base and for all packages on it: a tree made from it keeps it as its only source.
+    """
+
+    image: str = ""
+    archive: str = ""
+    snapshot: str = ""
+
+    @classmethod
+    def from_environment(cls) -> Origin:
+        image, archive, snapshot = (
+            os.environ.get(f"MUSTER_BUILD_{name}", "").strip() for name in ("BASE", "ARCHIVE", "SNAPSHOT")
+        )
+        if image and snapshot:
+            raise ImageBuildFailed(
+                "MUSTER_BUILD_BASE and MUSTER_BUILD_SNAPSHOT both say what to build on.",
+                hint="set one: an image by its digest, or a day of Debian's archive",
+            )
+        if image and not re.fullmatch(r"[^\s@-][^\s@]*@sha256:[0-9a-f]{64}", image):
+            raise ImageBuildFailed(
+                f"MUSTER_BUILD_BASE is no image by its digest: {image}", hint="NAME@sha256:… as your registry gives it"
+            )
+        if snapshot and not re.fullmatch(r"\d{8}T\d{6}Z", snapshot):
+            raise ImageBuildFailed(
+                f"MUSTER_BUILD_SNAPSHOT is no time: {snapshot}", hint="write it as 20261101T000000Z, in UTC"
+            )
+        if bool(snapshot) != bool(archive) or (archive and not re.fullmatch(r"https?://[^\s\[\]]+", archive)):
+            raise ImageBuildFailed(
+                "MUSTER_BUILD_SNAPSHOT and MUSTER_BUILD_ARCHIVE go together.",
+                hint="MUSTER_BUILD_ARCHIVE is the URL below which debian/TIME and debian-security/TIME are",
+            )
+        return cls(image, archive.rstrip("/"), snapshot)
+
+    def __str__(self) -> str:
+        return f"{self.image}{self.archive} {self.snapshot}".strip()
+
+    @property
+    def own_base(self) -> str:
+        return f"{OWN_BASE}-{self.snapshot.lower()}" if self.snapshot else OWN_BASE
+
+    def mmdebstrap_options(self) -> tuple[str, ...]:
+        # apt in the tree cannot check a certificate before it has installed them
+        return ("--include=ca-certificates",) if self.archive.startswith("https:") else ()
+
+    def mmdebstrap_sources(self) -> tuple[str, ...]:
+        """None without a snapshot: mmdebstrap then writes Debian's own into the tree, and nothing of this host's."""
+        if not self.snapshot:
+            return ()
+        suites = {SUITE: "debian", f"{SUITE}-updates": "debian", f"{SUITE}-security": "debian-security"}
+        # what a Release file says of its last day is long over in a snapshot; its signature is still checked
+        return tuple(
+            f"deb [check-valid-until=no] {self.archive}/{part}/{self.snapshot} {suite} main"
+            for suite, part in suites.items()
+        )
+
+
 async def build_image(tag: str = DEFAULT_IMAGE, *, on_progress: Progress = lambda line: None) -> str:
     """Build unless `tag` already has these inputs; the image's id. `ImageBuildFailed` says which step failed."""
     content = content_hash()
@@ -73,34 +137,58 @@ def content_hash() -> str:
     digest = hashlib.sha256()
     for name in INPUTS:
         digest.update(name.encode() + b"\0" + (HERE / name).read_bytes() + b"\0")
-    digest.update(repr((SUITE, EXCLUDES, INCLUDES)).encode())
+    digest.update(repr((SUITE, EXCLUDES, INCLUDES)).encode() + str(Origin.from_environment()).encode())
     return digest.hexdigest()[:16]
 
 
 async def base_image(on_progress: Progress) -> str:
-    """A Debian to build on: pulled, or bootstrapped once and kept."""
-    for present in (REGISTRY_BASE, OWN_BASE):
+    """A Debian to build on: pulled and named by its digest, or bootstrapped once and kept."""
+    origin = Origin.from_environment()
+    wanted = (origin.image,) if origin.image else (origin.own_base,) if origin.snapshot else (REGISTRY_BASE, OWN_BASE)
+    for present in wanted:
         if await _exists(present):
-            return present
-    on_progress(f"pulling {REGISTRY_BASE}")
-    try:
-        await run_step("docker", "pull", "--quiet", REGISTRY_BASE, step="pull the base image", timeout_s=PULL_TIMEOUT_S)
-    except ImageBuildFailed:
-        on_progress("no image registry in reach: bootstrapping the base from Debian packages (about 30 s)")
-        await bootstrap_base(on_progress)
-        return OWN_BASE
-    return REGISTRY_BASE
+            return await _pinned(present)
+    if not origin.snapshot:
+        on_progress(f"pulling {wanted[0]}")
+        try:
+            await run_step("docker", "pull", "--quiet", wanted[0], step="pull the base image", timeout_s=PULL_TIMEOUT_S)
+            return await _pinned(wanted[0])
+        except ImageBuildFailed:
+            if origin.image:
+                raise
+            on_progress("no image registry in reach")
+    on_progress("bootstrapping the base from Debian packages (about 30 s)")
+    await bootstrap_base(on_progress)
+    return origin.own_base
+
+
+async def _pinned(base: str) -> str:
+    """The base by its digest, when it came from a registry: a tag may be another image at the next layer."""
+    digests = await run_step("docker", "image", "inspect", "--format", "{{json .RepoDigests}}", base, step="inspect")
+    return next(iter(json.loads(digests)), base)
+
+
+def base_labels(base: str) -> dict[str, str]:
+    name, _, digest = base.partition("@")
+    labels = {"org.opencontainers.image.base.name": name}
+    return labels | {"org.opencontainers.image.base.digest": digest} if digest else labels
 
 
 async def bootstrap_base(on_progress: Progress) -> None:
-    """Make `OWN_BASE` from Debian's packages, with root's rights and mmdebstrap."""
-    require_mmdebstrap("No image registry can be reached, and ", ", or make a registry reachable")
+    """Make the base from Debian's packages, with root's rights and mmdebstrap."""
+    origin = Origin.from_environment()
+    if origin.snapshot:
+        require_mmdebstrap()
+    else:
+        require_mmdebstrap("No image registry can be reached, and ", ", or make a registry reachable")
     with temporary_folder("base") as folder:
         tar = str(folder / "base.tar")
-        # No mirror is named: mmdebstrap then writes Debian's own sources into the tree, and nothing of this host's.
-        await run_step("mmdebstrap", *SLIM, SUITE, tar, step="bootstrap Debian")
+        await run_step(
+            *("mmdebstrap", *SLIM, *origin.mmdebstrap_options(), SUITE, tar, *origin.mmdebstrap_sources()),
+            step="bootstrap Debian",
+        )
         on_progress("importing the base")
-        await run_step("docker", "import", tar, OWN_BASE, step="import the base image")
+        await run_step("docker", "import", tar, origin.own_base, step="import the base image")
 
 
 def require_mmdebstrap(why: str = "", otherwise: str = "") -> None:
@@ -132,14 +220,14 @@ async def download_wheels(target: Path, on_progress: Progress) -> None:
 
 async def docker_build(context: Path, base: str, tag: str, content: str, on_progress: Progress) -> None:
     on_progress("building the image (about a minute)")
+    labels = {CONTENT_LABEL: content, **base_labels(base)}
+    options = [word for name, value in labels.items() for word in ("--label", f"{name}={value}")]
     # The host's network, because apt needs its resolver and routes; no container of ours gets it later.
-    # fmt: off
     await run_step(
-        "docker", "build", "--network", "host", "--build-arg", f"BASE={base}", "--label", f"{CONTENT_LABEL}={content}",
-        "--tag", tag, str(context),
-        step="build the image", env={"DOCKER_BUILDKIT": "0"},  # Debian's engine comes without buildx
+        *("docker", "build", "--network", "host", "--build-arg", f"BASE={base}", *options, "--tag", tag, str(context)),
+        step="build the image",
+        env={"DOCKER_BUILDKIT": "0"},  # Debian's engine comes without buildx
     )
-    # fmt: on
     on_progress(f"built {tag}")
 
 

@@ -9,7 +9,17 @@ from pathlib import Path
 from repo.temporary import temporary_folder
 
 from ..uids import AGENT_UID
-from .build import HERE, SLIM, SUITE, Progress, content_hash, download_wheels, require_mmdebstrap, run_step
+from .build import (
+    HERE,
+    SLIM,
+    SUITE,
+    Origin,
+    Progress,
+    content_hash,
+    download_wheels,
+    require_mmdebstrap,
+    run_step,
+)
 from .variants import CC_PACKAGES, cc_hash
 
 CONTENT, FORMER = ".content", ".former"  # beside the folder: what it was made from, and the one before it
@@ -73,7 +83,7 @@ async def _bootstrap(root: Path, cc: bool, on_progress: Progress) -> None:
         await run_step(
             *("mmdebstrap", *SLIM, f"--include={','.join(packages)}"),
             *(f"--customize-hook={hook}" for hook in HOOKS),
-            *(SUITE, str(root)),
+            *(SUITE, str(root), *Origin.from_environment().mmdebstrap_sources()),
             step="bootstrap Debian",
             env={"MUSTER_BUILD": str(folder)},
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 SOURCE = Path(__file__).with_name("server.py")
 # What an engine gets that sees no file of ours; the second is started, and imports the first.
 ELSEWHERE = (SOURCE, SOURCE.with_name("elsewhere.py"))
+PLACES = SOURCE.with_name("places.py")  # run in a setup's containers, as the input of their python
 
 
 def install_server(state_dir: Path) -> Path:

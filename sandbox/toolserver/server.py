@@ -51,7 +51,7 @@ KILL_ROUNDS = 100  # a fork bomb needs several; bounded, because a server that l
 ENVIRONMENT = dict(os.environ)  # decoded once: that takes longer than all else of a spawn
 RELAY_PORT = 3128  # the customary port of a web proxy
 PR_SET_DUMPABLE, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 4, 22, 2
-LIMITS = (errno.EAGAIN, errno.ENOMEM, errno.ENOSPC, errno.EMFILE)
+LIMITS = (errno.EAGAIN, errno.ENOMEM, errno.ENOSPC, errno.EMFILE, errno.E2BIG)
 
 
 def frame(header: Fields, body: bytes = b"") -> bytes:
@@ -550,6 +550,8 @@ class Server:
             result = self.operations[request["op"]](request, body)
         except OSError as error:
             what = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+            if error.errno == errno.E2BIG:
+                what = "a command line has at most 128 KiB: write more to a file, and run that"
             result = {"type": "error", "code": "limit" if error.errno in LIMITS else "path", "message": what[:1000]}
         except RecursionError:
             result = {"type": "error", "code": "path", "message": "a path of too many folders"}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from cyclonedx.schema import SchemaVersion
@@ -94,16 +95,27 @@ def test_all_that_its_program_imports_was_kept(ids: dict[str, str], image: str, 
 
 
 @pytest.mark.parametrize(
-    ("image", "has", "has_not"), [("orchestrator", "fastapi", "litellm"), ("worker", "litellm", "hatchling")]
+    ("image", "has", "has_not"),
+    [("orchestrator", "fastapi", "litellm"), ("worker", "litellm", "hatchling"), ("sandbox", "pytest", "muster")],
 )
 def test_its_bill_of_materials_is_valid_and_right(ids: dict[str, str], image: str, has: str, has_not: str):
+    ids = {**ids, "sandbox": "muster-sandbox:latest"}
     text = (ROOT / "build" / "images" / f"muster-{image}.cdx.json").read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     purls = [component["purl"] for component in json.loads(text)["components"]]
     kinds = {purl.split("@")[0] for purl in purls}
     assert len(set(purls)) == len(purls)
-    assert {"pkg:pypi/muster", f"pkg:pypi/{has}", "pkg:deb/debian/git", "pkg:deb/debian/python3.11"} <= kinds
+    assert f"pkg:pypi/{has}" in kinds
     assert f"pkg:pypi/{has_not}" not in kinds
+    # every package of Debian's, with its version, as dpkg tells it
+    installed = run(
+        ids[image], "dpkg-query", "--show", "--showformat", "${Package} ${Version} ${Architecture}\n"
+    ).stdout
+    assert {purl for purl in purls if purl.startswith("pkg:deb/")} == {
+        f"pkg:deb/debian/{quote(name)}@{quote(version)}?arch={machine}&distro=bookworm"
+        for name, version, machine in map(str.split, installed.splitlines())
+    }
+    assert {"pkg:deb/debian/git", "pkg:deb/debian/python3.11"} <= kinds
 
 
 @contextmanager

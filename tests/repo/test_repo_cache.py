@@ -76,6 +76,15 @@ async def test_an_old_repository_goes_and_comes_again_when_it_is_wanted(kept, tm
     assert (await checkout(again, commit, cache) / "file").read_text() == "content\n"
 
 
+def test_of_several_owners_the_one_who_has_most_gives_way():
+    of_one = [Kept(f"one-{n}", 10, used_at_s=1000 + n) for n in range(3)]
+    of_two = [Kept("two-0", 10, used_at_s=0)]
+    going = surplus(
+        [*of_two, *of_one], Allowance(DAY_S, max_bytes=20), now_s=IN_USE_S + 2000, owner_of=lambda each: each.name[:3]
+    )
+    assert [each.name for each in going] == ["one-0", "one-1"]
+
+
 async def test_use_keeps_a_repository(kept):
     mirror, commit, cache = kept
     await mirror_of(cache, url=mirror.git_dir.as_uri(), commit=commit, key="another", protocols=("file",))
@@ -88,6 +97,32 @@ async def test_what_somebody_is_making_stays(kept):
     mirror, commit, cache = kept
     async with file_lock(cache / "checkouts" / mirror.key / f"{commit}.lock"):
         assert await collect_repositories(cache, A_WEEK, now_s=time.time()) == []
+
+
+async def test_a_lock_whose_file_was_removed_is_no_lock(tmp_path: Path):
+    """Who had waited for it would share it with nobody."""
+    path, order = tmp_path / "lock", list[str]()
+
+    async def hold(name: str) -> None:
+        async with file_lock(path):
+            order.append(f"{name} in")
+            await asyncio.to_thread(path.stat)
+            order.append(f"{name} out")
+
+    async with file_lock(path):
+        waiter = asyncio.create_task(hold("waiter"))
+        while "->" not in _locks_of(path):
+            await asyncio.sleep(0)
+        path.unlink()
+    await asyncio.gather(waiter, hold("other"))
+
+    assert sorted((order[:2], order[2:])) == [["other in", "other out"], ["waiter in", "waiter out"]]
+    assert path.exists()
+
+
+def _locks_of(path: Path) -> str:
+    """As the kernel tells them; who waits has an arrow."""
+    return "".join(line for line in Path("/proc/locks").read_text().splitlines() if f":{path.stat().st_ino} " in line)
 
 
 async def test_half_of_a_thing_goes(kept):

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import subprocess
+import sys
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -140,6 +141,39 @@ def engine_lists(engine_holds: Callable[[str, str], list[str]]) -> Callable[[str
     return lambda owner: [
         name for kind in ("containers", "volumes") for name in engine_holds(kind, f"muster.owner={owner}")
     ]
+
+
+SETTING_UP = """
+import asyncio, sys
+from pathlib import Path
+from sandbox.base import Setup
+from sandbox.bubblewrap import BubblewrapDriver
+from sandbox.driver import DockerDriver
+
+async def main(kind, state, owner, image, checkout, base):
+    make = DockerDriver if kind == "docker" else BubblewrapDriver
+    commands = ("echo under way > /opt/venv/mark; echo under way > mark.log; echo under way; sleep 1000",)
+    setup = Setup(image, Path(checkout), base, owner, commands, frozenset())
+    await make(Path(state), owner).prepare_image(setup, lambda chunk: print(chunk.decode(), flush=True))
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def kill_in_setup() -> Callable[[str, SandboxSpec, Path, str], Awaitable[None]]:
+    """A worker of this driver, state folder and name is killed while a setup command of its runs."""
+
+    async def kill(kind: str, project: SandboxSpec, state_dir: Path, owner: str) -> None:
+        words = [kind, state_dir, owner, project.image, project.checkout, project.base]
+        argv = [sys.executable, "-c", SETTING_UP, *map(str, words)]
+        worker = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
+        assert worker.stdout is not None
+        assert await worker.stdout.readline() == b"under way\n"
+        worker.kill()
+        await worker.wait()
+
+    return kill
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from sandbox import errors
 from sandbox.base import MIB, Limits, SandboxSpec
-from sandbox.container import Opening, container_config
+from sandbox.container import Opening, Place, SetupRoot, container_config
 from sandbox.errors import SandboxError
 from sandbox.toolserver import SOURCE, install_server
 from sandbox.workspace import Workspace, create_workspace, remove_workspace
@@ -47,7 +47,13 @@ def test_nothing_is_shared_that_was_not_asked_for():
 
 def test_only_setup_may_write_the_root():
     assert host_config(OPENING)["ReadonlyRootfs"] is True
-    assert host_config(replace(OPENING, writable_root=True))["ReadonlyRootfs"] is False
+    root = SetupRoot("muster-1", (Place("/opt/venv", 0, 0, 0o755, 5, 6),), max_bytes=MIB, max_files=7, disk=None)
+    commands, taker = (host_config(replace(OPENING, root=each)) for each in (root, replace(root, is_taker=True)))
+    assert (commands["ReadonlyRootfs"], taker["ReadonlyRootfs"]) == (True, False)
+    seen = [[mount["Target"] for mount in each["Mounts"]] for each in (commands, taker)]  # pyright: ignore[reportGeneralTypeIssues]
+    server = "/run/muster-toolserver.py"
+    assert seen == [["/workspace", server, "/opt/venv"], [server, "/run/muster-root/0"]]
+    assert commands["Memory"] == 64 * MIB + MIB + 5 + 13 * 1024
 
 
 def test_labels_of_the_caller_cannot_replace_ours():

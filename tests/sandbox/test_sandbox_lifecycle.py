@@ -157,7 +157,7 @@ async def killed_worker(image: str, owner: str, tmp_path: Path, engine_lists: Li
 
 
 async def test_what_a_killed_worker_left_goes_with_its_name(driver: DockerDriver, image: str, killed_worker: str):
-    [left] = [thing.sandbox_id for thing in await driver.engine.volumes(f"muster.owner={killed_worker}")]
+    [left] = [thing.name for thing in await driver.engine.volumes(f"muster.owner={killed_worker}")]
     async with await driver.open(SandboxSpec(image)) as mine:
         gone = await driver.reap(owner=killed_worker, now_s=time.time())
 
@@ -168,7 +168,7 @@ async def test_what_a_killed_worker_left_goes_with_its_name(driver: DockerDriver
 
 async def test_any_worker_reaps_what_has_expired_and_nothing_else(driver: DockerDriver, image: str, killed_worker: str):
     """Others may use this engine meanwhile. Their sandboxes live for an hour: a clock two minutes ahead spares them."""
-    [left] = [thing.sandbox_id for thing in await driver.engine.volumes(f"muster.owner={killed_worker}")]
+    [left] = [thing.name for thing in await driver.engine.volumes(f"muster.owner={killed_worker}")]
     assert left not in await driver.reap(now_s=time.time())
     async with await driver.open(SandboxSpec(image)) as mine:
         gone = await driver.reap(now_s=time.time() + 120)

@@ -192,9 +192,9 @@ async def test_one_that_does_not_answer_is_passed_over(
     pool = WarmPool(driver, 1, seen)
     await pool.warm(SandboxSpec(image))
     [hung] = await driver.engine.containers(f"muster.owner={owner}")
-    await asyncio.to_thread(subprocess.check_call, ["docker", "pause", hung.sandbox_id], stdout=subprocess.DEVNULL)
+    await asyncio.to_thread(subprocess.check_call, ["docker", "pause", hung.name], stdout=subprocess.DEVNULL)
     async with await pool.open(SandboxSpec(image)) as sandbox:
-        assert sandbox.id != hung.sandbox_id
+        assert sandbox.id != hung.name
         assert await said(sandbox, "echo on") == b"on\n"
     await pool.close()
 

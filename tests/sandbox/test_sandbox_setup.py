@@ -6,22 +6,30 @@ import asyncio
 import os
 import subprocess
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from repo.keeping import IN_USE_S, Allowance
+from repo.keeping import DAY_S, IN_USE_S, Allowance
 from repo.removal import remove_tree
-from sandbox.base import Command, SandboxSpec, Setup
+from sandbox import setup as setups
+from sandbox.base import MIB, Command, SandboxSpec, Setup, SetupLimits
 from sandbox.bubblewrap import BubblewrapDriver
 from sandbox.contract import make_project, staged
-from sandbox.contract.setups import setup_files_are_in_every_sandbox_and_in_no_patch
+from sandbox.contract.setups import (
+    BOUNDS,
+    a_root_is_kept_as_setup_left_it,
+    a_tenant_keeps_so_many_setups,
+    setup_files_are_in_every_sandbox_and_in_no_patch,
+    setups_end_at_their_bounds,
+)
 from sandbox.driver import DockerDriver
-from sandbox.errors import ImageMissing, SetupFailed
+from sandbox.errors import DiskFull, ImageMissing, SetupFailed
 from sandbox.index import host_index
-from sandbox.setup import setup_key
+from sandbox.setup import setup_tag
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("private_files")]
 
@@ -99,8 +107,8 @@ async def test_a_failing_command_is_told_and_nothing_is_kept(setup: ProjectSetup
     assert failure.value.output == "about to fail\n"
     assert b"never" not in setup.output
     image_id = await driver.engine.image_id(setup.project.image) or ""
-    key = setup_key(image_id, setup.of("echo before", "echo about to fail; exit 3", "echo never"))
-    assert await driver.engine.image_id(f"muster-setup:{key}") is None
+    tag = setup_tag(image_id, setup.of("echo before", "echo about to fail; exit 3", "echo never"))
+    assert await driver.engine.image_id(tag) is None
 
 
 async def test_a_program_that_the_image_lacks_is_told_with_what_to_do(setup: ProjectSetup):
@@ -147,6 +155,136 @@ async def test_what_setup_writes_and_git_ignores_is_kept_without_an_engine(
     later_s = time.time() + IN_USE_S + 1
     [_] = await bubblewrap.collect(Allowance(max_age_s=0, max_bytes=0), now_s=later_s)
     assert list(bubblewrap.state_dir.glob("setup-files/*")) == []
+    assert list(bubblewrap.state_dir.glob("locks/muster-setup-*")) == []
+
+
+@pytest.fixture(params=["docker", "bubblewrap"])
+def place(request: pytest.FixtureRequest) -> tuple[DockerDriver | BubblewrapDriver, str]:
+    """A driver, and what it calls the image."""
+    fixtures = {"docker": ("driver", "image"), "bubblewrap": ("bubblewrap", "root_folder")}
+    driver, image = (request.getfixturevalue(name) for name in fixtures[request.param])
+    return driver, image
+
+
+async def discard(driver: DockerDriver | BubblewrapDriver, images: set[str]) -> None:
+    if isinstance(driver, DockerDriver):
+        for image in images:
+            await driver.engine.discard(image)
+
+
+async def test_a_setup_that_goes_beyond_its_bounds_fails_and_nothing_is_kept(
+    place: tuple[DockerDriver | BubblewrapDriver, str], owner: str
+):
+    async with staged(*place) as stage:
+        await setups_end_at_their_bounds(stage, owner)
+
+
+async def test_a_host_without_loop_devices_holds_what_setup_writes_in_memory(
+    place: tuple[DockerDriver | BubblewrapDriver, str],
+    project: SandboxSpec,
+    owner: str,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    for module in ("driver", "bubblewrap", "workspace"):
+        monkeypatch.setattr(f"sandbox.{module}.held_limits", frozenset)
+    driver, image = place
+    assert project.checkout is not None
+    commands = ("echo made > /opt/venv/mark", "head -c 20000000 /dev/zero > /opt/venv/large")
+    setup = Setup(image, project.checkout, project.base, owner, commands, frozenset(), limits=BOUNDS)
+    with pytest.raises(SetupFailed, match=r"large` left no room in .*: a setup may write 8\.0 MiB") as failure:
+        await driver.prepare_image(setup)
+    assert "in memory" in failure.value.hint
+
+    made = await driver.prepare_image(replace(setup, commands=commands[:1]))
+    async with await driver.open(replace(project, image=made)) as sandbox:
+        assert await sandbox.read("/opt/venv/mark") == b"made\n"
+    await discard(driver, {made})
+
+
+async def test_a_root_is_kept_as_setup_left_it(place: tuple[DockerDriver | BubblewrapDriver, str], owner: str):
+    async with staged(*place) as stage:
+        made = await a_root_is_kept_as_setup_left_it(stage, owner)
+    await discard(place[0], {made})
+
+
+async def test_setups_of_a_tenant_make_room_for_one_another(
+    place: tuple[DockerDriver | BubblewrapDriver, str], owner: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(setups, "OPENING_S", 0)
+    async with staged(*place) as stage:
+        made = await a_tenant_keeps_so_many_setups(stage, owner)
+    await discard(place[0], made)
+
+
+async def test_of_a_worker_that_was_killed_in_a_setup_nothing_is_left(
+    place: tuple[DockerDriver | BubblewrapDriver, str],
+    project: SandboxSpec,
+    owner: str,
+    tmp_path: Path,
+    engine_lists: Callable[[str], list[str]],
+    kill_in_setup: Callable[[str, SandboxSpec, Path, str], Awaitable[None]],
+):
+    driver, image = place
+    await kill_in_setup(driver.name, replace(project, image=image), tmp_path / "state", f"{owner}-killed")
+
+    assert await driver.reap(owner=f"{owner}-killed", now_s=time.time()) != []
+
+    assert engine_lists(f"{owner}-killed") == []
+    assert str(tmp_path) not in Path("/proc/mounts").read_text()
+    assert [
+        path for name in ("sandboxes", "images", "setup-files") for path in (driver.state_dir / name).glob("*")
+    ] == []
+
+
+async def made_by(tenant: str, driver: BubblewrapDriver, project: SandboxSpec, size: int, limits: SetupLimits) -> str:
+    assert project.checkout is not None
+    commands = (f"head -c {size} /dev/urandom > /opt/venv/mark",)
+    setup = Setup(
+        project.image, project.checkout, project.base, tenant, commands, frozenset(), tenant=tenant, limits=limits
+    )
+    return await driver.prepare_image(setup)
+
+
+async def test_setups_of_a_tenant_take_so_many_bytes_and_those_in_use_stay(
+    bubblewrap: BubblewrapDriver, root_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(setups, "OPENING_S", 0)
+    project = await make_project(tmp_path / "project", root_folder)
+    make = partial(made_by, driver=bubblewrap, project=project, limits=SetupLimits(kept_bytes=5 * MIB))
+    first, second = await make("one", size=2 * MIB), await make("one", size=2 * MIB + 1)
+    async with await bubblewrap.open(replace(project, image=first)):
+        third = await make("one", size=2 * MIB + 2)
+        assert {each.name for each in await bubblewrap.setups()} == {first, third}
+        async with await bubblewrap.open(replace(project, image=third)):
+            with pytest.raises(DiskFull, match="all in use") as full:
+                await make("one", size=2 * MIB + 3)
+            assert "setups_max_gib_per_tenant" in full.value.hint
+            other = await make("two", size=2 * MIB)
+    with pytest.raises(SetupFailed, match="more than is kept of a tenant"):
+        await make("one", size=6 * MIB)
+    assert {each.name for each in await bubblewrap.setups()} == {first, third, other}
+    assert second not in (first, third)
+
+    # Of all that is kept here, it is the one who has most that gives way.
+    later_s = time.time() + IN_USE_S + 1
+    gone = await bubblewrap.collect(Allowance(max_age_s=DAY_S, max_bytes=5 * MIB), now_s=later_s)
+    assert [each.name for each in gone] == [first]
+
+
+async def test_nothing_goes_that_is_about_to_be_opened(bubblewrap: BubblewrapDriver, root_folder: str, tmp_path: Path):
+    project = await make_project(tmp_path / "project", root_folder)
+    make = partial(made_by, driver=bubblewrap, project=project, limits=SetupLimits(kept=1))
+    first = await make("one", size=1)
+    with pytest.raises(DiskFull, match="all in use"):
+        await make("one", size=2)
+    files = bubblewrap.state_dir / "setup-files"
+    for stamp in (files / first.partition(":")[2] / "of", *(bubblewrap.state_dir / "images").glob("*/base")):
+        os.utime(stamp, (0, 0))
+
+    second = await make("one", size=2)
+
+    assert [each.name for each in await bubblewrap.setups()] == [second]
+    assert [each.name for each in files.iterdir()] == [second.partition(":")[2]]
 
 
 async def test_who_takes_a_turn_after_others_finds_what_setup_wrote(

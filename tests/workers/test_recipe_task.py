@@ -245,6 +245,17 @@ async def test_a_setup_that_fails_says_which_command_and_what_it_printed(hands, 
     assert "no such thing" in result.errors[0].message
 
 
+async def test_a_setup_that_goes_beyond_its_bound_says_so_and_who_can_raise_it(start_hands, workspace: Workspace):
+    hands = await start_hands(setup_max_gib=8 / 1024)
+    large = workspace.model_copy(update={"setup": ("head -c 20000000 /dev/zero > /opt/venv/large",)})
+
+    [error] = (await hands.result(hands.recipe("true", workspace=large))).errors
+
+    assert error.code is ErrorCode.SETUP_FAILED
+    assert "left no room in" in error.message and "a setup may write 8.0 MiB and 390 files" in error.message
+    assert "`setup_max_gib`" in error.hint
+
+
 async def test_a_host_path_is_read_when_the_operator_allows_it(start_hands, repository: Path, workspace: Workspace):
     hands = await start_hands(allowed_roots=(repository.parent,))
     local = Workspace(path=str(repository), base=workspace.base)

@@ -109,7 +109,7 @@ class Calls:
             at_ms = now_ms()
             on_change(ended_event(call, shown, at_ms, at_ms))
             return shown
-        people.granted[call.id] = shown
+        people.granted[call.id] = asked
         try:
             return await self._run(call, tool, on_change)
         finally:

@@ -52,7 +52,7 @@ async def hear_people(
     refused = next((verdict.ask for verdict in verdicts.values() if isinstance(verdict, Refused)), None)
     if refused is not None:
         return Heard([_denied(one, emit) for one in answers], refused)
-    people.granted = {call_id: verdict.shown for call_id, verdict in verdicts.items() if isinstance(verdict, Granted)}
+    people.granted = {call_id: asked[call_id] for call_id, each in verdicts.items() if isinstance(each, Granted)}
     allowed = [one.call for one in answers if one.call.id in people.granted]
     ran = {one.call.id: one for one in await answer(allowed, run_calls, emit, left=None)}
     people.granted = {}
@@ -73,12 +73,8 @@ def plan_approved(answers: Sequence[Answered]) -> bool:
 
 
 def with_approvals(session: Session, people: People | None) -> Session:
-    """The session with all that people have allowed for good."""
-    if people is None:
-        return session
-    return session.model_copy(
-        update={"approved": tuple(f"{rule.permission}:{rule.pattern}" for rule in people.approved)}
-    )
+    """The session with where people have allowed something for good."""
+    return session.model_copy(update={"approved_in": people.approved_in}) if people else session
 
 
 def wait_of(answers: Sequence[Answered]) -> Wait:

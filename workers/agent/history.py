@@ -72,7 +72,7 @@ def reopen_session(session: Session, agent: Agent, *, model: str, prompt: str | 
         read_digests=mended.read_digests,
         cwd=mended.cwd,
         changes=mended.changes,
-        approved=mended.approved,
+        approved_in=mended.approved_in,
         budget=with_turn_limit(budget, agent.max_turns),
         compaction=mended.compaction,
         due=mended.due,

@@ -12,7 +12,6 @@ from envelope.errors import ErrorCode
 from envelope.messages import ErrorInfo, ToolCallSummary
 from envelope.plan import Plan
 from envelope.redaction import redact_known
-from envelope.scope import Grant
 
 from ..llm.base import ChatMessage
 from ..tools.background import Background
@@ -86,7 +85,9 @@ class Session(Stored):
 
     `open_turn`: the calls of the last message, while some of them wait for a subagent or a person; they get their
     answers together, in their order. Empty when the turn is over. `messages` and `tool_calls` only ever grow at their
-    end. `approved`: what people have answered "always" to. `background`: subagents of whose end the model will hear.
+    end. `approved_in`: tasks in which people have answered "always"; what they allowed is in their signed answers
+    alone, for whoever can write to the fleet's Redis can write a session. `background`: subagents of whose end the
+    model will hear.
 
     What a model is shown of the messages begins with `compaction`; `due`: another one is the next step;
     `failed_compactions`: in a row. The tool messages at the indices `cleared` are shown without their output (see
@@ -105,7 +106,7 @@ class Session(Stored):
     cwd: str = ""  # where commands run, if they have left the folder that the task begins in
     changes: str | None = None
     open_turn: tuple[Answered, ...] = ()
-    approved: tuple[Grant, ...] = ()
+    approved_in: tuple[str, ...] = ()
     background: tuple[Background, ...] = ()
     budget: Budget = Budget()
     outcome: Outcome | None = None

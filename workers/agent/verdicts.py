@@ -73,7 +73,7 @@ def judge(asked: Asked, said: Mapping[str, Said], approved: Sequence[Rule], *, n
         return Late(_error(TIMED_OUT, asked), missing) if now_ms >= asked.until_ms else Waits(missing)
     if question is not None:
         return Told(answers_of(question, replies[question.ask_id], title=asked.title))
-    return Granted(asked.asks[-1].detail)
+    return Granted(asked.shown)
 
 
 def _on_leaving(reply: Reply, asked: Asked) -> Verdict:

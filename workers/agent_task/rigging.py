@@ -138,7 +138,9 @@ class Rigging:
             keep=self._keep,
             keep_file=self.kit.transport.blobs.put,
             absent={} if self._levels() else {TASK: TOO_DEEP},
-            people=people_of(self.kit.transport, attempt, session.approved, timeout_ms=self.kit.ask_timeout_ms),
+            people=await people_of(
+                self.kit.transport, attempt, session.approved_in, timeout_ms=self.kit.ask_timeout_ms
+            ),
             planning=planning_of(session, attempt, self.kit.agents),
         )
 

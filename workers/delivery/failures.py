@@ -85,5 +85,5 @@ def error_info(error: Exception) -> ErrorInfo:
         return ErrorInfo.of(
             code, f"the worker failed ({type(error).__name__})", "see the worker's log for the task's id"
         )
-    message = f"{error}\n{error.output}" if isinstance(error, SetupFailed) else str(error)
+    message = f"{error}\n{error.output}".rstrip() if isinstance(error, SetupFailed) else str(error)
     return ErrorInfo.of(code, message, hint)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from envelope.asks import Reply, read_reply
 from envelope.deadline import remaining_ms
+from envelope.errors import BadSignature
 from envelope.events import AskOpened, Event, WarningRaised
 from envelope.ids import digest_of
 from envelope.logs import get_logger
@@ -15,12 +16,13 @@ from envelope.scope import Grant, split
 from transport.approvals import Answer, Subject
 from transport.audit import TIMEOUT
 from transport.base import Claim, Transport
+from transport.errors import NotFound
 
 from ..permissions.guard import Allowed, Ask, Denied, Guard
 from ..permissions.rules import Action, Rule
 from ..tools.base import Target
 from ..tools.people import Asked, Said
-from .attempt import Attempt
+from .attempt import Attempt, session_of
 from .reporter import redacted
 
 # Whoever hears a no, or nothing, needs time to make something else of the task before its deadline.
@@ -44,9 +46,10 @@ class QueuedPeople:
     report: Callable[[Event], None]
     approved: tuple[Rule, ...] = ()
     turn: int = 0
-    granted: dict[str, str] = field(default_factory=dict[str, str])
+    granted: dict[str, Asked] = field(default_factory=dict[str, Asked])
     suspect: str = ""
     struck: int = 0
+    approved_in: tuple[str, ...] = ()
 
     def action(self, permission: str, pattern: str) -> Action:
         return ACTIONS[type(self.guard.judge([Target(permission, pattern)], self.approved))]
@@ -55,10 +58,37 @@ class QueuedPeople:
         tasks = await self.transport.tasks(trace_id=self.claim.lease.trace_id, limit=MAX_TASKS)
         found = await asyncio.gather(*(self.transport.answers(task.task_id) for task in tasks))
         for task, answers in zip(tasks, found, strict=True):
-            for ask_id, answer in answers.items():
-                reply = _said(answer).reply
-                if reply.choice == "always" and not self._fault(task.task_id, ask_id, answer):
-                    self.approve(reply.rules)
+            self._learn(Subject(self.transport.fleet, self.claim.lease.trace_id, task.task_id, ""), answers)
+
+    async def recall(self, session: str, task_ids: Sequence[str]) -> None:
+        """What people have allowed in these tasks, as far as they are of the session, or below one that is."""
+        for task_id in dict.fromkeys(task_ids[-MAX_TASKS:]):
+            try:
+                if trace_id := await self._trace_in(session, task_id):
+                    answers = await self.transport.answers(task_id)
+                    self._learn(Subject(self.transport.fleet, trace_id, task_id, ""), answers)
+            except (NotFound, BadSignature):  # no longer kept, or nobody's: people are asked again
+                continue
+
+    async def _trace_in(self, session: str, task_id: str) -> str:
+        request = await self.transport.request(task_id)
+        trace_id = request.trace_id
+        while session_of(request) != session:
+            if request.parent_task_id is None:
+                return ""
+            request = await self.transport.request(request.parent_task_id)
+        return trace_id
+
+    def _learn(self, task: Subject, answers: Mapping[str, Answer]) -> None:
+        for ask_id, answer in answers.items():
+            reply = _said(answer).reply
+            fault = self.transport.approvals.fault(replace(task, ask_id=ask_id), answer)
+            if reply.choice == "always" and not fault:
+                self.approve(reply.rules)
+                self._note(task.task_id)
+
+    def _note(self, task_id: str) -> None:
+        self.approved_in = tuple(dict.fromkeys((*self.approved_in, task_id)))
 
     async def asked(self, call_id: str, asks: Sequence[AskOpened], *, title: str) -> Asked:
         now_ms = await self.transport.now_ms()
@@ -80,6 +110,8 @@ class QueuedPeople:
                 await self._strike(ask.ask_id, answer, why)
             elif answer.by != TIMEOUT:
                 heard[ask.ask_id] = _said(answer)
+                if heard[ask.ask_id].reply.choice == "always":
+                    self._note(self.claim.lease.task_id)
         return heard
 
     async def _why_struck(self, ask: AskOpened, answer: Answer) -> str:
@@ -126,16 +158,17 @@ class QueuedPeople:
         return "ask_" + digest_of(task_id, str(self.turn), call_id, ask.model_dump_json())[:16]
 
 
-def people_of(
-    transport: Transport, attempt: Attempt, approved: Sequence[Grant], *, timeout_ms: int
+async def people_of(
+    transport: Transport, attempt: Attempt, approved_in: Sequence[str], *, timeout_ms: int
 ) -> QueuedPeople | None:
-    """None for a headless task. `approved`: by its session; `timeout_ms`: where the task names none."""
+    """None for a headless task. `approved_in`: as its session says; `timeout_ms`: where the task names none."""
     terms = attempt.request.asks
     if terms is None:
         return None
     time_ms = terms.timeout_ms or timeout_ms
     people = QueuedPeople(transport, attempt.claim, attempt.guard, time_ms, attempt.reporter.report)
-    people.approve((*terms.approved, *approved))
+    people.approve(terms.approved)
+    await people.recall(session_of(attempt.request), approved_in)
     return people
 
 

@@ -58,6 +58,8 @@ class Ask:
 
 
 Verdict = Allowed | Denied | Ask
+MAX_TOLD_CHARS = 1000  # of a pattern: a command may be a file of its own
+MAX_TOLD = 20  # patterns of one call
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +109,15 @@ class Guard:
         if tool not in UNSCOPED and not self._is_granted(target):
             granted = ", ".join(grant for grant in self.scope if offers((grant,), tool)) or "no such grant"
             hint = HINTS.get(permission, "")
-            return Denied(f"not allowed: {tool} {pattern!r} is outside this task's scope ({granted}){hint}")
+            return Denied(f"not allowed: {tool} {_short(pattern)} is outside this task's scope ({granted}){hint}")
         if _decided(self.fixed, target).action is Action.DENY:
-            return Denied(f"not allowed: this agent never uses {permission} on {pattern!r}")
+            return Denied(f"not allowed: this agent never uses {permission} on {_short(pattern)}")
         if any(_decided(rules, target).action is Action.DENY for rules in self.inherited):
-            return Denied(f"not allowed: {permission} {pattern!r} is denied to the agent that started this task")
+            return Denied(f"not allowed: {permission} {_short(pattern)} is denied to the agent that started this task")
         decision = _decided(self.rules, target)
         if decision.action is Action.DENY:
             rule = f"{decision.rule.permission}: {decision.rule.pattern}" if decision.rule else "none"
-            return Denied(f"not allowed: {permission} {pattern!r} is denied by the rule `{rule}`")
+            return Denied(f"not allowed: {permission} {_short(pattern)} is denied by the rule `{rule}`")
         if decision.rule is UNPARSED and self._bash_is_free():
             return Action.ALLOW
         is_approved = evaluate(approved, permission, [pattern]).action is Action.ALLOW
@@ -137,6 +139,11 @@ class Guard:
             return False
         inherited = [rule for rules in (self.fixed, *self.inherited) for rule in rules]
         return frees_bash(self.rules) and not any(limits_bash(rule) for rule in inherited)
+
+
+def _short(pattern: str) -> str:
+    """As whoever wrote it is told of it, which need not be all of it."""
+    return repr(pattern if len(pattern) <= MAX_TOLD_CHARS else f"{pattern[:MAX_TOLD_CHARS]}…")
 
 
 def _is_literal(pattern: str) -> bool:
@@ -161,7 +168,7 @@ def _decided(rules: Sequence[Rule], target: Target) -> Decision:
 def unanswerable(wanted: Mapping[str, tuple[str, ...]]) -> Denied:
     """What a call is told whose ask nobody can answer."""
     permission, patterns = next(iter(wanted.items()))
-    asked, hint = f"{permission} {', '.join(map(repr, patterns))}", HINTS.get(permission, "")
+    asked, hint = f"{permission} {', '.join(map(_short, patterns[:MAX_TOLD]))}", HINTS.get(permission, "")
     return Denied(f"not allowed: {asked} needs a person's approval, and this run cannot ask for it{hint}")
 
 

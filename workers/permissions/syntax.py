@@ -4,7 +4,7 @@ The grammar (tree-sitter's, for bash) is made for colouring: it guesses where it
 `sh` need not be bash. So only the kinds of node of the tables below are understood, every leaf must look like what it
 is called, and nothing but blanks may lie between two of them. Text that bash and a POSIX shell read differently
 (`$'…'`, `[[ … ]]`, `(( … ))`, arrays) is understood where neither runs anything that is not told. All else raises
-`Unparsable`, and asks.
+`Unparsable`, and asks. The grammar itself runs in a process of its own (see `tree`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator
 
-import tree_sitter_bash
-from tree_sitter import Language, Node, Parser
+from .tree import Node, NoTree, Parser
 
 # What the parser takes grows with the square of the length, and with that of what it may have to take back: where a
 # text of nothing but pipes breaks off, it looks at all of them again for each. Half a second is the worst within these.
@@ -117,7 +116,7 @@ _GAP = re.compile(r"(?:[ \t\n]|\\\n)*")
 _ODD_CHARS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufeff]|[^\S \t\n]")
 _DECLARED = frozenset({"variable_assignment", "variable_name"})
 
-_PARSER = Parser(Language(tree_sitter_bash.language()))
+_PARSER = Parser()
 
 
 class Unparsable(ValueError):
@@ -152,11 +151,14 @@ def _parsed(text: str) -> tuple[Node, bytes]:
         raise Unparsable(f"the text is longer than {MAX_BYTES} bytes; write it to a file and run that")
     if len(_OPERATOR.findall(source)) > MAX_OPERATORS:
         raise Unparsable(f"the text has more than {MAX_OPERATORS} of | & ; ( ) < >; write it to a file and run that")
-    return _PARSER.parse(source).root_node, source
+    try:
+        return _PARSER.parse(source), source
+    except NoTree as e:
+        raise Unparsable("the text cannot be read within bounds; write it to a file and run that") from e
 
 
 def source_of(node: Node) -> str:
-    return (node.text or b"").decode()
+    return node.text.decode()
 
 
 def walk(root: Node, closed: Container[str] = ()) -> Iterator[tuple[Node, int]]:

@@ -12,7 +12,7 @@ import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
@@ -86,13 +86,16 @@ class _Process:
     def hear(self, sign: str, body: str) -> None:
         number, left, text = body.split(" ", 2)
         digest = hashlib.blake2b(body.encode(), key=self.key, digest_size=16).hexdigest()
-        if not secrets.compare_digest(digest, sign):
+        if not secrets.compare_digest(digest.encode(), sign.encode()):
             return
         self.is_whole &= int(number) == self.next_number
         self.next_number += 1
         self.part += text
         if left == "0":
-            self.messages.append(json.loads(self.part))
+            message: object = json.loads(self.part)
+            if not isinstance(message, dict):
+                raise ValueError("no message")
+            self.messages.append(cast("dict[str, Any]", message))
             self.part = ""
 
 
@@ -107,7 +110,7 @@ def digest_in(said: bytes) -> CodeDigest | None:
                 processes.setdefault(second, _Process(bytes.fromhex(key), ancestry))
             elif first in processes:
                 processes[first].hear(second, rest)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue  # nobody of ours
     told = list(processes.values())
     if not told or not told[0].messages or not all(one.is_whole for one in told if one.messages):

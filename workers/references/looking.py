@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 
 from repo.apart import run_apart
-from repo.bounds import bound_this_process
+from repo.bounds import answer_once
 
+from .grammars import loaded
 from .symbols import MAX_SOURCE_BYTES, lines_of
 
 # Ten times what the largest honest source needs.
@@ -23,9 +24,12 @@ async def find_lines(source: bytes, symbol: str, language: str) -> tuple[int, in
 
 
 def main(symbol: str, language: str) -> None:
-    bound_this_process(MAX_CPU_S)
-    found = lines_of(sys.stdin.buffer.read(), symbol, language)
-    sys.stdout.write("" if found is None else f"{found[0]} {found[1]}")
+    loaded(language)
+    answer_once(lambda source: _told(lines_of(source, symbol, language)), MAX_CPU_S)
+
+
+def _told(found: tuple[int, int] | None) -> bytes:
+    return b"" if found is None else b"%d %d" % found
 
 
 if __name__ == "__main__":

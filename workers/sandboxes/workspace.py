@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from envelope.ids import digest_of
@@ -16,7 +16,7 @@ from repo.bundle import bundle
 from repo.checkout import checkout
 from repo.mirror import Mirror, mirror_of
 from repo.public import pinned_to_public
-from sandbox.base import Limits, SandboxDriver, SandboxSpec, Setup
+from sandbox.base import Limits, SandboxDriver, SandboxSpec, Setup, SetupLimits
 from sandbox.outlet import Outlet, Tell, tell_nobody
 from sandbox.uids import AGENT_GID, AGENT_UID
 from transport.blobs.base import Blobs
@@ -55,6 +55,7 @@ class Workspaces:
     allowed_roots: tuple[Path, ...] = ()
     protocols: tuple[str, ...] = ("https", "ssh")
     setup_hosts: tuple[str, ...] | None = None  # None: those of this host's package index
+    setup_limits: SetupLimits = field(default_factory=SetupLimits)
     credentials: Credentials = NO_CREDENTIALS
     private_addresses: frozenset[str] = frozenset()  # of the operator's own network, for tasks with a grant
 
@@ -78,7 +79,8 @@ class Workspaces:
         mirror, commit = await self.source(workspace)
         folder = await checkout(mirror, commit, self.cache_dir, owner=(AGENT_UID, AGENT_GID))
         index = None if self.setup_hosts is None else frozenset(self.setup_hosts)
-        setup = Setup(self.image, folder, commit, mirror.key, workspace.setup, index, tell)
+        tenant, bounds = acting_tenant(), self.setup_limits
+        setup = Setup(self.image, folder, commit, mirror.key, workspace.setup, index, tell, tenant, bounds)
         image = await self.driver.prepare_image(setup)
         request_diff = await self.blobs.get(workspace.changes) if workspace.changes else b""
         return Prepared(replace(empty, image=image, checkout=folder, git_dir=mirror.git_dir, base=commit), request_diff)

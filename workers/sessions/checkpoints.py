@@ -6,14 +6,19 @@ naming the one before it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
 
 from envelope.ids import blob_ref
 from envelope.messages import ToolCallSummary
 from transport.blobs.base import Blobs
 
 from ..agent.session import Session, Stored
+from ..errors import BadInput
 from ..llm.base import ChatMessage
+
+S = TypeVar("S", bound=Stored)
 
 
 class Work(Stored):
@@ -94,14 +99,27 @@ class Checkpoints:
 
 
 async def read_log(blobs: Blobs, ref: str) -> tuple[Head, list[tuple[str, Segment]]]:
-    """A checkpoint's head, and its segments by their blobs, oldest first; `NotFound` when one is gone."""
-    head = Head.load(await blobs.get(ref))
+    """A checkpoint's head, and its segments by their blobs, oldest first.
+
+    `NotFound` when one is gone, `BadInput` when it is none.
+    """
+    head = await _stored(Head, blobs, ref)
     segments: list[tuple[str, Segment]] = []
     before = head.log
     while before:
-        segments.append((before, Segment.load(await blobs.get(before))))
+        segments.append((before, await _stored(Segment, blobs, before)))
         before = segments[-1][1].before
     return head, segments[::-1]
+
+
+async def _stored(kind: type[S], blobs: Blobs, ref: str) -> S:
+    try:
+        return kind.load(await blobs.get(ref))
+    except ValidationError as e:
+        why = f"what is stored of the session cannot be read ({ref})"
+        raise BadInput(
+            why, hint="it is damaged, or of a version that this worker does not know: begin a new one"
+        ) from e
 
 
 def _fields(session: Session, **changed: Any) -> dict[str, Any]:

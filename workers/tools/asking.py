@@ -67,8 +67,8 @@ async def asked_first(
 
 async def differs(call: ToolCall, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult | None:
     """An error when people allowed this call and it would do something else by now: a file has changed meanwhile."""
-    shown = context.people.granted.get(call.id) if context.people else None
-    if shown is None or shown == await _detail(tool, context, arguments):
+    granted = context.people.granted.get(call.id) if context.people else None
+    if granted is None or granted.shown == await _detail(tool, context, arguments):
         return None
     reason = "what this call would do has changed since a person allowed it; look again, and ask for what you need now"
     return ToolResult(f"Error: {reason}.", title=tool.title(arguments), is_error=True)

@@ -114,7 +114,10 @@ class Bash:
             raise ToolError(f"nothing was run: the working directory {cwd} is gone ({e}); {begins}") from e
         context.left_running |= bool(ended.left)
         told = await _output_text(context, call_id, ended, timeout_ms)
-        if note and (went := await _noted_folder(sandbox, note)) and went != cwd:
+        went = await _noted_folder(sandbox, note) if note else cwd
+        if not went:  # it is gone or has an odd name, or the shell became another program
+            told = f"{told}\n(where it ended cannot be told: the next call begins in {cwd})"
+        elif went != cwd:
             context.cwd = "" if went == context.folder else went
             told = f"{told}\n(the working directory is {went} now)"
         told = "\n".join([told, *await bash_jobs.ended(context, sandbox)])

@@ -133,7 +133,8 @@ def _prepare(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext, gu
     verdict = guard.judge(targets, people.approved) if people else guard.check(targets)
     if isinstance(verdict, Denied):
         return ToolResult(verdict.reason, title=tool.title(call.input), is_error=True)
-    asks = isinstance(verdict, Ask) and people is not None and call.id not in people.granted
+    granted = people.granted.get(call.id) if people else None
+    asks = isinstance(verdict, Ask) and not (granted and granted.covers(verdict.wanted))
     return _Ready(call, tool, arguments, targets, asks)
 
 

@@ -33,7 +33,10 @@ async def load(sandbox: Sandbox, path: str) -> bytes:
         raise ToolError(f"{path} is a directory")
     if entry.size_bytes > MAX_FILE_BYTES:
         raise ToolError(f"{path} has {entry.size_bytes} bytes, too many to read; use grep, or bash with sed -n")
-    return await sandbox.read(path, max_bytes=MAX_FILE_BYTES)
+    content = await sandbox.read(path, max_bytes=MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:  # it has grown meanwhile; an edit of its first part would cut off the rest
+        raise ToolError(f"{path} has more than {MAX_FILE_BYTES} bytes, too many to read; use grep, or bash with sed -n")
+    return content
 
 
 async def load_if_there(sandbox: Sandbox, path: str) -> bytes | None:

@@ -11,6 +11,7 @@ from .base import Target, ToolContext, ToolResult
 from .paths import absolute, looked_in, outside
 from .schema import parameters, text
 
+STOPPED = "Nothing was found until the search was stopped, for it took too long; use a narrower pattern or path."
 MAX_PATHS = 100  # as users of agents know it: more is a sign of too wide a pattern
 
 
@@ -35,7 +36,5 @@ class Glob:
         sandbox, path = await context.sandbox(), absolute(arguments.get("path", WORKSPACE))
         paths, more = await sandbox.glob(arguments["pattern"], path, limit=MAX_PATHS)
         lines = [*paths, f"(only the first {MAX_PATHS} paths are shown; use a narrower pattern)"] if more else paths
-        return ToolResult(
-            "\n".join(lines) or "No files found.",
-            title=self.title(arguments),
-        )
+        found = "\n".join(lines) if paths else STOPPED if more else "No files found."
+        return ToolResult(found, title=self.title(arguments))

@@ -9,6 +9,7 @@ from typing import Any
 from sandbox.base import WORKSPACE, GrepMatch
 
 from .base import Target, ToolContext, ToolResult
+from .glob import STOPPED
 from .paths import absolute, looked_in, outside
 from .schema import parameters, text
 from .truncate import cut_line, truncate
@@ -49,7 +50,7 @@ class Grep:
 def grouped(matches: Sequence[GrepMatch], *, more: bool) -> str:
     """The matches under the names of their files, in the order in which they came."""
     if not matches:
-        return "No matches found."
+        return STOPPED if more else "No matches found."
     lines = [f"Found {len(matches)} matches{' (there are more; use a narrower pattern or path)' if more else ''}"]
     for path, group in groupby(matches, key=lambda match: match.path):
         lines += ["", f"{path}:", *(f"  Line {match.line_number}: {cut_line(match.line)}" for match in group)]

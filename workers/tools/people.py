@@ -25,6 +25,18 @@ class Asked:
     title: str = ""
     missing: tuple[AskOpened, ...] = ()
 
+    @property
+    def shown(self) -> str:
+        """What people see of the call."""
+        return self.asks[-1].detail if self.asks else ""
+
+    def covers(self, wanted: Mapping[str, Sequence[str]]) -> bool:
+        """Is all of this asked for, by permission? The call beside it was stored, and may be another one by now."""
+        return all(
+            any(ask.permission == name and set(patterns) <= set(ask.patterns) for ask in self.asks)
+            for name, patterns in wanted.items()
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Said:
@@ -37,13 +49,15 @@ class Said:
 class People(Protocol):
     """Those who can be asked whether a call may run. What they say may come days later, to another worker.
 
-    `approved`: what they have answered "always" to. `granted`: calls that they let run, each with what they were shown
-    of it. `turn` tells the asks of one turn from those of another with the same call. `suspect`: the call that makes a
-    circle of the last ones, or nothing. `struck`: how many answers were struck out.
+    `approved`: what they have answered "always" to, and `approved_in` the tasks in which they did. `granted`: calls
+    that they let run, each with what was asked for it. `turn` tells the asks of one turn from those of another with the
+    same call. `suspect`: the call that makes a circle of the last ones, or nothing. `struck`: how many answers were
+    struck out.
     """
 
     approved: tuple[Rule, ...]
-    granted: dict[str, str]
+    approved_in: tuple[str, ...]
+    granted: dict[str, Asked]
     turn: int
     suspect: str
     struck: int

@@ -80,6 +80,8 @@ async def _kind(sandbox: Sandbox, path: str) -> str:
         return (await sandbox.stat(path)).kind
     except PathError as e:
         similar = await similar_names(sandbox, path)
+        if path in similar:  # a link that leads nowhere, a name that is not UTF-8
+            raise ToolError(f"{path} is listed, but cannot be opened by this name ({e}); look at it with bash") from e
         guess = (
             f"; did you mean {', '.join(similar)}?" if similar else f"; list {posixpath.dirname(path)} to see what is"
         )

@@ -327,8 +327,11 @@ def test_a_file_is_left_out_of_a_diff_which_still_applies(diff: bytes, tmp_path:
 
 
 def edit(path: str, *lines: str, status: str = "") -> bytes:
-    head = f"diff --git a/{path} b/{path}\n{status}--- a/{path}\n+++ b/{path}\n@@ -1 +1,{len(lines)} @@\n"
-    return (head + "".join(f"{line}\n" for line in lines)).encode()
+    body = "".join(f"{line}\n" for line in lines)
+    before, after = (sum(line[:1] in (" ", sign) for line in body.splitlines()) for sign in "-+")
+    old, new = f"a/{path}" * ("new" not in status), f"b/{path}" * ("deleted" not in status)
+    head = f"diff --git a/{path} b/{path}\n{status}--- {old or '/dev/null'}\n+++ {new or '/dev/null'}\n"
+    return f"{head}@@ -1,{before} +1,{after} @@\n{body}".encode()
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from tempfile import gettempdir
@@ -17,9 +19,16 @@ import pytest
 from lab.schedule import SOAK
 
 from repo.keeping import Allowance
+from sandbox import setup as setups
 from sandbox.base import Command, Sandbox, SandboxSpec, Setup
 from sandbox.contract import CASES, isolation, make_project, patches, staged
-from sandbox.contract.setups import setup_files_are_in_every_sandbox_and_in_no_patch
+from sandbox.contract.setups import (
+    BOUNDS,
+    a_root_is_kept_as_setup_left_it,
+    a_tenant_keeps_so_many_setups,
+    setup_files_are_in_every_sandbox_and_in_no_patch,
+    setups_end_at_their_bounds,
+)
 from sandbox.docker import Engine, security_options
 from sandbox.driver import DockerDriver
 from sandbox.elsewhere.probe import placement_of
@@ -63,6 +72,45 @@ async def test_what_setup_writes_and_git_ignores_is_kept_elsewhere(distant: Dock
     async with staged(distant, image) as stage:
         made = await setup_files_are_in_every_sandbox_and_in_no_patch(stage, owner)
     assert await distant.engine.discard(made)
+
+
+async def test_a_setup_elsewhere_has_the_same_bounds(distant: DockerDriver, image: str, owner: str):
+    async with staged(distant, image) as stage:
+        await setups_end_at_their_bounds(stage, owner)
+        made = await a_root_is_kept_as_setup_left_it(stage, owner)
+    assert await distant.engine.discard(made)
+
+
+async def test_setups_of_a_tenant_make_room_for_one_another_elsewhere(
+    distant: DockerDriver, image: str, owner: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(setups, "OPENING_S", 0)
+    async with staged(distant, image) as stage:
+        for made in await a_tenant_keeps_so_many_setups(stage, owner):
+            await distant.engine.discard(made)
+
+
+async def test_what_travelled_for_a_setup_goes_with_it(
+    distant: DockerDriver, project: SandboxSpec, owner: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Its files in the workspace lie on the engine, too, with the checkout."""
+    monkeypatch.setattr(setups, "OPENING_S", 0)
+    assert project.checkout is not None
+    limits = replace(BOUNDS, kept=1)
+    setup = Setup(project.image, project.checkout, project.base, owner, (), frozenset(), tenant=owner, limits=limits)
+
+    async def stocked(text: str) -> set[str]:
+        """Volumes that a sandbox with the files of this setup needs."""
+        image = await distant.prepare_image(replace(setup, commands=(f"echo {text} > made.log",)))
+        before = {each.name for each in await distant.setups()}
+        async with await distant.open(replace(project, image=image)) as sandbox:
+            assert await sandbox.read("/workspace/made.log") == f"{text}\n".encode()
+        return {each.name for each in await distant.setups()} - before
+
+    first, second = await stocked("first"), await stocked("second")
+    assert len(first) == 1 and len(second) == 1
+    kept = {each.name for each in await distant.setups()}
+    assert not first & kept and second <= kept
 
 
 @pytest.mark.parametrize("script", [EDITS, EDITS + ODD], ids=["plain", "odd"])
@@ -243,6 +291,20 @@ async def main(state, owner, image):
 
 asyncio.run(main(*sys.argv[1:]))
 """
+
+
+async def test_what_a_worker_left_that_was_killed_in_a_setup_goes_with_its_name(
+    distant: DockerDriver,
+    far: Far,
+    project: SandboxSpec,
+    state_dir: Path,
+    owner: str,
+    kill_in_setup: Callable[[str, SandboxSpec, Path, str], Awaitable[None]],
+):
+    await kill_in_setup("docker", project, state_dir, f"{owner}-killed")
+    assert await distant.reap(owner=f"{owner}-killed", now_s=time.time()) != []
+    assert far.of_owner(f"{owner}-killed") == []
+    assert list(state_dir.glob("sandboxes/*")) == []
 
 
 async def test_what_a_killed_worker_left_goes_with_its_name(

@@ -124,7 +124,7 @@ async def test_a_person_allows_an_edit_while_the_program_waits(start_agents, led
     [answered] = await hands.events(request.trace_id, "ask_answered")
     assert (answered.answer, answered.by) == ("always", "me")
     record = await hands.transport.record(request.task_id)
-    assert (await Checkpoints(hands.transport.blobs).load(record.checkpoint)).approved == ask.always
+    assert (await Checkpoints(hands.transport.blobs).load(record.checkpoint)).approved_in == (request.task_id,)
 
 
 async def test_a_forged_yes_lets_a_program_do_nothing_and_its_person_is_asked_again(

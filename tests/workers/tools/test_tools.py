@@ -24,6 +24,7 @@ pytestmark = pytest.mark.docker
 
 TOOLS = all_tools()
 OPEN = Guard(("*:*",), DEFAULTS)
+FREE = Guard(("*:*",), parse_rules({"*": "allow"}))
 
 
 def call(name: str, call_id: str = "c1", **arguments) -> ToolCall:
@@ -828,3 +829,65 @@ async def test_a_command_in_the_background_is_judged_as_any_other(context):
     assert shell <= {tool.name for tool in offered(AGENT, guard, None, {})}
     assert not shell & {tool.name for tool in offered(AGENT, nobody, None, {})}
     assert {tool.name for tool in offered(agent, OPEN, ["bash"], {})} == shell
+
+
+async def test_a_search_is_of_files_and_folders_alone(context):
+    box = await context.sandbox()
+    await box.exec(Command("mkfifo fifo; ln -s fifo link; ln -s /dev/zero zero"))
+
+    for name in ("fifo", "link", "zero"):
+        searched = await one(context, "grep", pattern="x", path=name)
+
+        assert searched.is_error and searched.content == f"Error: /workspace/{name} is neither a file nor a folder."
+
+
+async def test_a_search_that_took_too_long_has_not_found_that_there_is_nothing(context, monkeypatch):
+    await put(context, "a.txt", "needle\n")
+    monkeypatch.setattr("sandbox.tools.SEARCH_TIMEOUT_S", 0.0)
+
+    for found in (await one(context, "grep", pattern="needle"), await one(context, "glob", pattern="*")):
+        assert "was stopped" in found.content and "narrower" in found.content
+
+
+async def test_a_command_that_is_too_long_is_told_so_and_moves_nobody(context):
+    await one(context, "bash", command="mkdir sub; cd sub")
+
+    [refused] = await run(context, call("bash", command=f"echo {'x' * 140_000}"), guard=FREE)
+
+    assert refused.is_error and "128 KiB" in refused.content and len(refused.content) < 500
+    assert (await one(context, "bash", command="pwd")).content == "/workspace/sub"
+
+
+@pytest.mark.parametrize("text", ["mkdir a; cd a && rm -rf ../a", "cd src; exec true"])
+async def test_a_folder_that_cannot_be_gone_on_in_is_told(context, text):
+    await put(context, "src/a", "")
+
+    left = await one(context, "bash", command=text)
+
+    assert left.content.endswith("(where it ended cannot be told: the next call begins in /workspace)")
+    assert (await one(context, "bash", command="pwd")).content == "/workspace"
+
+
+async def test_a_file_that_holds_more_than_it_says_is_not_read_in_part(context, monkeypatch):
+    monkeypatch.setattr("workers.tools.files.MAX_FILE_BYTES", 30)
+
+    [grown] = await run(context, call("read", filePath="/proc/cpuinfo"), guard=FREE)  # of 0 bytes, as `stat` says
+
+    assert grown.is_error and "more than 30 bytes" in grown.content
+
+
+async def test_what_is_listed_and_cannot_be_opened_is_not_proposed_for_itself(context):
+    await (await context.sandbox()).exec(Command("ln -s loop loop; touch \"$(printf 'bad\\377name')\""))
+
+    for name in ("loop", "bad\\xffname"):
+        told = await one(context, "read", filePath=name)
+
+        assert told.is_error and "is listed, but cannot be opened by this name" in told.content
+
+
+async def test_a_refusal_of_a_long_command_is_short(context):
+    asks = Guard(("bash:**",), parse_rules({"bash": "ask"}))
+
+    refused = (await run(context, call("bash", command=f"echo {'x' * 50_000}"), guard=asks))[0]
+
+    assert refused.is_error and refused.content.startswith("not allowed: bash") and len(refused.content) < 2000
