@@ -111,6 +111,7 @@ async def a_command_that_took_too_long_spares_jobs_and_nothing_else(stage: Stage
 async def a_command_that_is_cancelled_spares_jobs(stage: Stage) -> None:
     box, started = await stage.box(), asyncio.Event()
     job = await box.spawn(Command(RUNS))
+    await stage.run(UNTIL_UP)
     call = asyncio.create_task(box.exec(Command("echo up; sleep 60"), lambda _: started.set()))
     await started.wait()
 
