@@ -48,7 +48,8 @@ LIST_FILE = "model_prices_and_context_window_backup.json"
 # A model's longest reply is about 1 MB of text; more is a server gone mad.
 MAX_REPLY_CHARS = 16 * 1024 * 1024
 # Who names a model names no server: litellm asks an address that stands in the names of some providers' models.
-PLAIN_NAME = re.compile(r"(?!.*//)[\w.:@+~*-][\w.:@+~*/-]*")
+# Bedrock's may come with `%3A` in them.
+PLAIN_NAME = re.compile(r"(?!.*(?:/|%2[Ff]){2})[\w.:@+~*%-][\w.:@+~*%/-]*")
 MAX_SHOWN_CHARS = 200
 # litellm's own time-out comes after ours, which has the better words.
 GRACE_S = 10.0

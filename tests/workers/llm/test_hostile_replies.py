@@ -394,7 +394,9 @@ async def test_who_names_a_model_names_no_server(name):
 
 
 def test_every_listed_model_has_a_name_that_is_asked_for():
-    assert not [name for name in read_list() if not PLAIN_NAME.fullmatch(name)]
+    bedrock = "bedrock/converse/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0"
+    assert not [name for name in (*read_list(), bedrock) if not PLAIN_NAME.fullmatch(name)]
+    assert not PLAIN_NAME.fullmatch("oobabooga/http:%2F%2f127.0.0.1")
 
 
 def test_thousands_of_thoughts_by_way_of_litellm_keep_nobody_busy():
