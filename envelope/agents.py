@@ -77,7 +77,11 @@ def price_hint(model: str) -> str:
 
 
 class WorkerCard(Wire):
-    """One live worker process (or orchestrator) and what it serves."""
+    """One live worker process (or orchestrator) and what it serves.
+
+    `is_signed`: whether a holder of the fleet's keyring has said all of it; whoever reads a card decides that. One that
+    nobody has signed tells of a process, and offers no agents.
+    """
 
     worker: str
     pool: str
@@ -90,6 +94,7 @@ class WorkerCard(Wire):
     version: str = ""
     model: str = ""  # what answers when a task names none
     price: ModelPrice | None = None  # of this model; None: nobody knows it
+    is_signed: bool = True
 
 
 class CommandCard(Wire):

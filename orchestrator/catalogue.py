@@ -45,7 +45,8 @@ def agent_named(
     card = agents.get(name)
     startable = {known for known, agent in agents.items() if is_startable(agent)}
     if card is None:
-        raise UnknownName(f"there is no agent {name!r}", hint=near_miss(name, startable if by_person else agents))
+        hint = near_miss(name, startable if by_person else agents)
+        raise UnknownName(f"there is no agent {name!r}", hint=hint + _of_unsigned(workers))
     if by_person and name not in startable:
         why = "is hidden" if card.mode in PEOPLE_START else f"is a {card.mode}"
         raise UnknownName(
@@ -67,8 +68,14 @@ def default_agent(
     agents = agents_of(workers, commit=commit) | {card.name: card for card in project}
     startable = sorted(name for name, agent in agents.items() if is_startable(agent))
     if not startable:
-        raise UnknownName("there is no agent that people start", hint="see: muster agents list")
+        hint = f"see: muster agents list{_of_unsigned(workers)}"
+        raise UnknownName("there is no agent that people start", hint=hint)
     return agents[USUAL if USUAL in startable else startable[0]]
+
+
+def _of_unsigned(workers: Iterable[WorkerCard]) -> str:
+    names = ", ".join(sorted(worker.worker for worker in workers if not worker.is_signed))
+    return f"; the agents of {names} do not count: give them this fleet's keyring, or upgrade them" if names else ""
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -215,6 +215,9 @@ async def _workers(settings: Settings) -> Check:
     found = "; ".join(map(_served, sorted(cards, key=lambda card: card.pool))) or "nobody has announced itself"
     if missing:
         return Check("fleet", Health.FAILS, found, f"start somebody for: {', '.join(missing)}")
+    if unsigned := sorted(card.worker for card in cards if not card.is_signed):
+        mend = f"their agents do not count: give {', '.join(unsigned)} this fleet's keyring, or upgrade them"
+        return Check("fleet", Health.FAILS, f"{found}; cards that nobody has signed", mend)
     return works("fleet", found)
 
 

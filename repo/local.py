@@ -63,7 +63,26 @@ async def locate(path: Path) -> Place:
         raise RepositoryMissing(f"There is no folder {path}") from e
     if object_format != "sha1":
         raise unread_format(top, object_format)
-    return Place(Path(top), Path(git_dir), Path(common_dir), bare == "true")
+    place = Place(Path(top), Path(git_dir), Path(common_dir), bare == "true")
+    if not _is_itself(place):
+        raise RepositoryMissing(
+            f"{path} has a repository that leads elsewhere: its files are said to be in {place.root}",
+            hint="name the folder that holds `.git`, or the bare repository itself",
+        )
+    return place
+
+
+def _is_itself(place: Place) -> bool:
+    """A clone may bring a folder that looks like a repository, whose settings and links name any place of this host."""
+    if place.bare:
+        parts = ("HEAD", "objects", "refs", "packed-refs", "config")
+        own = place.common_dir.resolve() == place.git_dir.resolve()
+        return own and not any((place.git_dir / part).is_symlink() for part in parts)
+    link = place.root / ".git"
+    if link.is_file():  # of a linked work tree, or a submodule
+        named = link.read_text(errors="replace").removeprefix("gitdir:").strip()
+        return (place.root / named).resolve() == place.git_dir.resolve()
+    return link.is_dir() and link.resolve() == place.git_dir.resolve()
 
 
 async def describe(path: Path) -> LocalRepository:

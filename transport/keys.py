@@ -191,7 +191,7 @@ CONTROL = (
     Key("rateends:{model}", "zset", "rate", "minutes", "traces by the virtual time at which their last call ends"),
     Key("uploads:{tenant}", "hash", "upload", "days", "hour → bytes that callers from outside have stored"),
     Key("workers", "zset", "announce", "always", "live workers by the moment at which they are forgotten"),
-    Key("cards", "hash", "announce", "always", "worker → its card as JSON"),
+    Key("cards", "hash", "announce", "always", "worker → its card as JSON, signed"),
 )
 
 # Outside the tag: large, never touched by a script, free to live on another node.

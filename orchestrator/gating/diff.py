@@ -24,6 +24,8 @@ _BINARY = re.compile(
     rb"GIT binary patch\n(?:(?:literal|delta) \d+\n(?:[A-Za-z][0-9A-Za-z!#$%&()*+;<=>?@^_`{|}~-]+\n)*\n){1,2}"
 )
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)")
+_QUOTED = re.compile(rb'"((?:[^"\\\x00-\x1f\x7f]|\\(?:[0-3][0-7]{2}|["\\abfnrtv]))*)"')
+_PLAIN = re.compile(rb'[^"\\\x00-\x1f\x7f]+')
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
 
 
@@ -109,9 +111,13 @@ def _part(content: bytes) -> FilePatch:
         names = head.removeprefix(b"diff --git ")
         half = len(names) // 2
         # `a/x b/x`: but for renames both are the same, and so is their length.
-        old, path = (_name(name).removeprefix(side) for name, side in ((names[:half], "a/"), (names[half + 1 :], "b/")))
-        if old != path or names[half : half + 1] != b" ":
+        before, after = _name(names[:half]), _name(names[half + 1 :])
+        old, path = before.removeprefix("a/"), after.removeprefix("b/")
+        # git strips what stands before the first slash, whatever that is
+        if old != path or (before, after) != (f"a/{old}", f"b/{path}") or names[half : half + 1] != b" ":
             raise _odd(content)
+    if not (_is_path(old) and _is_path(path)):
+        raise _odd(content)
     if _sides(told) not in ((None, None), _sides_of(status, old, path)) or (body[:1] == b"@" and b"---" not in told):
         raise _odd(content)
     return FilePatch(path, status, old if status == "R" else None, content)
@@ -158,11 +164,18 @@ def _odd(content: bytes) -> PatchRefused:
     return PatchRefused(f"The patch is no diff that git writes, at: {content[:80].decode('utf-8', 'replace')!r}")
 
 
-def _name(quoted: bytes) -> str:
+def _name(written: bytes) -> str:
     """git puts odd names into quotes and writes their bytes as octal numbers."""
-    if quoted.startswith(b'"'):
-        quoted = _ESCAPE.sub(_unescaped, quoted[1:].removesuffix(b'"'))
-    return quoted.decode("utf-8", "replace")
+    if quoted := _QUOTED.fullmatch(written):
+        return _ESCAPE.sub(_unescaped, quoted[1]).decode("utf-8", "replace")
+    if not _PLAIN.fullmatch(written):
+        raise _odd(written)
+    return written.decode("utf-8", "replace")
+
+
+def _is_path(path: str) -> bool:
+    """As git names one: `git apply` reads a name to its first zero byte, and two slashes as one."""
+    return "\0" not in path and not {"", ".", ".."} & set(path.split("/"))
 
 
 def _unescaped(match: re.Match[bytes]) -> bytes:

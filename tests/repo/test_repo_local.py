@@ -9,8 +9,10 @@ import pytest
 
 from repo.errors import BranchRefused, CommitMissing, RepositoryMissing
 from repo.git import git
-from repo.local import apply_diff, describe
+from repo.local import apply_diff, describe, locate
 from repo.publish import publish_branch
+
+NEW_FILE = b"diff --git a/new b/new\nnew file mode 100644\n--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+1\n"
 
 
 @pytest.fixture
@@ -62,6 +64,50 @@ async def test_a_linked_work_tree_is_described_as_itself(user, tmp_path):
     (tmp_path / "linked/a").write_text("2\n")
     found = await describe(tmp_path / "linked")
     assert (found.root, found.head, found.branch, found.dirty) == (tmp_path / "linked", head, "side", ("a",))
+
+
+@pytest.mark.parametrize("place", ["home", "clone", "victim"])
+async def test_a_folder_of_a_clone_that_looks_like_a_repository_leads_nowhere_else(user, tmp_path, place):
+    """git takes `core.worktree` of such a folder's settings for its own, and a clone may bring one."""
+    user.commit({"a": "1\n"})
+    home, victim = tmp_path / "home", user.root
+    (home / "clone").mkdir(parents=True)
+    fake = home / "clone" / "docs"
+    user.git("clone", "--quiet", "--bare", ".", str(fake))
+    top = {"home": home, "clone": home / "clone", "victim": victim}[place]
+    for name, value in {"core.bare": "false", "core.worktree": str(top)}.items():
+        user.git("config", "--file", str(fake / "config"), name, value)
+
+    with pytest.raises(RepositoryMissing, match="leads elsewhere") as refused:
+        await apply_diff(NEW_FILE, fake)
+
+    assert refused.value.hint and not (top / "new").exists()
+
+
+@pytest.mark.parametrize("linked", ["objects", "refs", "packed-refs", "common"])
+async def test_a_bare_repository_of_links_is_none(user, tmp_path, linked):
+    user.commit({"a": "1\n"})
+    fake = tmp_path / "clone.git"
+    user.git("clone", "--quiet", "--bare", ".", str(fake))
+    assert (await locate(fake)).bare
+    if linked == "common":
+        (fake / "commondir").write_text(f"{user.root}/.git\n")
+    else:
+        (fake / linked).rename(tmp_path / "moved")
+        (fake / linked).symlink_to(tmp_path / "moved")
+
+    with pytest.raises(RepositoryMissing):
+        await locate(fake)
+
+
+async def test_a_submodule_is_a_repository_of_its_own(user, tmp_path):
+    user.commit({"a": "1\n"})
+    outer = tmp_path / "outer"
+    user.git("init", "--quiet", str(outer))
+    words = ("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(user.root), "inner")
+    user.git("-C", str(outer), *words)
+
+    assert (await locate(outer / "inner")).root == outer / "inner"
 
 
 async def test_no_repository_and_no_commit_are_told_apart(user, tmp_path):

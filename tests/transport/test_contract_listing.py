@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from lab.waiting import past_the_moment
 
 from transport.errors import Refused
 
@@ -17,12 +18,6 @@ async def walk(fleet, *, limit: int, tenant: str | None = None) -> list[str]:
         found += [record.task_id for record in page.records]
         if not (cursor := page.cursor):
             return found
-
-
-async def past_the_moment(fleet) -> None:
-    moment = await fleet.transport.now_ms()
-    while await fleet.transport.now_ms() == moment:
-        pass
 
 
 async def test_a_tenants_roots_are_listed_latest_first_and_each_once(fleet):
@@ -41,7 +36,9 @@ async def test_a_tenants_roots_are_listed_latest_first_and_each_once(fleet):
 async def test_what_comes_while_somebody_reads_moves_nothing(fleet):
     old = [(await fleet.submit(tenant="ann")).task_id for _ in range(4)]
     first = await fleet.transport.roots(tenant="ann", limit=2)
-    await past_the_moment(fleet)  # roots of one millisecond stand in the order of their ids, which is none of time
+    await past_the_moment(
+        fleet.transport
+    )  # roots of one millisecond stand in the order of their ids, which is none of time
     await fleet.submit(tenant="ann")
     rest = await fleet.transport.roots(tenant="ann", after=first.cursor, limit=10)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from lab.waiting import past_the_moment
 
 from envelope.lifecycle import State
 from transport.base import Wait
@@ -28,12 +29,6 @@ async def parked(fleet, *asks: str, **fields):
     claim = await fleet.claim_one()
     assert await fleet.transport.park(claim.lease, Wait(asks=frozenset(asks)))
     return claim
-
-
-async def past_the_moment(fleet) -> None:
-    moment = await fleet.transport.now_ms()
-    while await fleet.transport.now_ms() == moment:
-        pass
 
 
 async def walk(listing, **fields) -> list[str]:
@@ -80,8 +75,8 @@ async def test_however_a_root_ends_it_is_listed_no_longer(fleet, end: str):
             await transport.cancel((await parked(fleet, "ask_1")).lease.task_id, by="ann", reason="enough")
         case "expired":
             request = await fleet.submit(deadline_ms=1)
-            await past_the_moment(fleet)
-            await past_the_moment(fleet)
+            await past_the_moment(fleet.transport)
+            await past_the_moment(fleet.transport)
             await transport.reap()
             assert (await transport.record(request.task_id)).state is State.EXPIRED
         case _:
@@ -97,7 +92,7 @@ async def test_however_a_root_ends_it_is_listed_no_longer(fleet, end: str):
 async def test_live_roots_are_walked_through_latest_first_and_each_once(fleet):
     requests = [fleet.request(tenant="ann") for _ in range(7)]
     await fleet.transport.submit(requests[:4])
-    await past_the_moment(fleet)
+    await past_the_moment(fleet.transport)
     await fleet.transport.submit(requests[4:])
     await fleet.transport.cancel(requests[0].task_id, by="ann", reason="enough")
 
@@ -146,7 +141,7 @@ async def test_who_waits_longest_is_first_and_nobody_is_missed(fleet):
     claims = []
     for _ in range(7):
         claims.append(await parked(fleet, "ask_1"))
-        await past_the_moment(fleet)
+        await past_the_moment(fleet.transport)
     ids = [claim.lease.task_id for claim in claims]
     assert await walk(fleet.transport.asking) == ids
 
@@ -200,9 +195,9 @@ async def test_who_holds_its_slot_keeps_its_place_among_those_that_wait(fleet):
     await fleet.submit()
     claim = await fleet.claim_one()
     await fleet.transport.hold(claim.lease, frozenset({"ask_1", "ask_2"}))
-    await past_the_moment(fleet)
+    await past_the_moment(fleet.transport)
     other = await parked(fleet, "ask_3")
-    await past_the_moment(fleet)
+    await past_the_moment(fleet.transport)
 
     await fleet.transport.hold(claim.lease, frozenset({"ask_2"}))
     assert await asking(fleet) == [claim.lease.task_id, other.lease.task_id]
@@ -263,8 +258,8 @@ async def test_who_goes_on_without_an_answer_is_listed_no_longer(fleet, goes_on:
 
     match goes_on:
         case "its time":
-            await past_the_moment(fleet)
-            await past_the_moment(fleet)
+            await past_the_moment(fleet.transport)
+            await past_the_moment(fleet.transport)
             await fleet.transport.reap()
         case "a word":
             await fleet.transport.prompt(claim.lease.task_id, "go on", by="ann")

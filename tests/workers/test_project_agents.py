@@ -9,6 +9,7 @@ from envelope.events import WarningRaised
 from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskProgress, Workspace
 from repo.project import project_settings
+from transport.blobs.owners import acting_for
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
 
@@ -123,6 +124,22 @@ async def test_who_asks_for_an_agent_that_cannot_be_used_is_told_why(at_work, ag
     assert result.errors[0].code is ErrorCode.BAD_INPUT
     assert message in result.errors[0].message
     assert hint in result.errors[0].hint
+
+
+async def test_who_names_a_commit_and_has_not_its_repository_hears_nothing_of_its_agents(at_work):
+    hands, workspace, _ = at_work
+    assert (await hands.result(task(hands, workspace, "poet"))).status is State.COMPLETED
+    with acting_for("ben"):
+        nothing = await hands.transport.blobs.put(b"no bundle at all")
+    theirs = Workspace(bundle=nothing, base=workspace.base)
+    for agent in ("poet", "nobody-of-this-name"):
+        request = task(hands, theirs, agent).model_copy(update={"tenant": "ben"})
+
+        result = await hands.result(request)
+
+        told = f"{result.errors} {await warnings_of(hands, request.trace_id, request.task_id)}"
+        assert result.errors and result.status is not State.COMPLETED
+        assert "muse" not in told and "poet.md" not in told and "broken.md" not in told, told
 
 
 async def test_a_workers_card_tells_of_the_repositorys_agents_once_it_has_seen_them(at_work):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from envelope.agents import WorkerCard
 from envelope.codec import decode_request, decode_result
+from envelope.errors import BadSignature
+from envelope.ids import digest_of
 from envelope.lifecycle import State
 from envelope.logs import get_logger
 from envelope.messages import TaskRequest, TaskResult
@@ -19,6 +22,7 @@ from ..listing import Place
 from .cell import Cell
 
 _log = get_logger("records")
+_CARD = "muster worker card\n"  # nothing else that is signed begins so
 
 # Stands among what a task waits for where the first of it is enough (see `life.lua`).
 FIRST = b"*"
@@ -146,9 +150,15 @@ def _record(task_id: str, row: Sequence[bytes | None]) -> TaskRecord:
     )
 
 
-async def announce(cell: Cell, card: WorkerCard, *, ttl_s: float) -> None:
-    text = card.model_dump_json()
-    await cell.run("announce", repeatable=True, worker=card.worker, pool=card.pool, card=text, ttl_ms=int(ttl_s * 1000))
+async def announce(cell: Cell, keyring: Keyring, card: WorkerCard, *, ttl_s: float) -> None:
+    """By a card the fleet knows what an agent may do by default, which others sign: so it is signed, until it ends."""
+    ttl_ms = int(ttl_s * 1000)
+    fields = json.loads(card.model_dump_json(exclude={"is_signed"}))
+    until_ms = await now_ms(cell) + ttl_ms
+    key_id, mac = keyring.sign(_statement(cell, until_ms, _canonical(fields)))
+    signature = {"key_id": key_id, "mac": mac.hex(), "until_ms": until_ms}
+    text = json.dumps({**fields, "signature": signature})
+    await cell.run("announce", repeatable=True, worker=card.worker, pool=card.pool, card=text, ttl_ms=ttl_ms)
 
 
 async def announced_pools(cell: Cell) -> frozenset[str]:
@@ -156,22 +166,42 @@ async def announced_pools(cell: Cell) -> frozenset[str]:
     return frozenset(name.decode() for name in await cell.client.call("SMEMBERS", cell.keys.name("pools")))
 
 
-async def workers(cell: Cell) -> list[WorkerCard]:
+async def workers(cell: Cell, keyring: Keyring) -> list[WorkerCard]:
     """Without a script, as everything that only reads: a role that may run none can see the fleet."""
-    alive: list[bytes] = await cell.client.call(
-        "ZRANGEBYSCORE", cell.keys.name("workers"), f"({await now_ms(cell)}", "+inf"
-    )
+    now = await now_ms(cell)
+    alive: list[bytes] = await cell.client.call("ZRANGEBYSCORE", cell.keys.name("workers"), f"({now}", "+inf")
     cards: list[bytes | None] = await cell.client.call("HMGET", cell.keys.name("cards"), *alive) if alive else []
-    found = [_card(card) for card in cards if card]
+    found = [_card(cell, keyring, card, now) for card in cards if card]
     return sorted((card for card in found if card), key=lambda card: card.worker)
 
 
-def _card(text: bytes) -> WorkerCard | None:
+def _card(cell: Cell, keyring: Keyring, text: bytes, now: int) -> WorkerCard | None:
+    """None for one that cannot be read, and for a signed one whose time is over: somebody has kept it."""
     try:
-        return WorkerCard.model_validate_json(text)
-    except ValueError as error:  # of a much newer worker, or spoilt: the others are shown
+        fields = json.loads(text)
+        signature = fields.pop("signature", None)
+        body = _canonical(fields)
+        card = WorkerCard.model_validate_json(body)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:  # of a much newer worker, or spoilt
         _log.warning("card_not_readable", error=str(error).splitlines()[0])
         return None
+    try:
+        until_ms = int(signature["until_ms"])
+        keyring.verify(_statement(cell, until_ms, body), signature["key_id"], bytes.fromhex(signature["mac"]))
+    except (BadSignature, ValueError, TypeError, KeyError, OverflowError) as error:
+        _log.warning("card_not_signed", worker=card.worker, error=str(error))
+        seen = card.model_dump(include={"worker", "pool", "slots", "host", "pid", "metrics_port", "version"})
+        return WorkerCard(**seen, is_signed=False)
+    return card.model_copy(update={"is_signed": True}) if until_ms > now else None
+
+
+def _canonical(fields: Mapping[str, Any]) -> bytes:
+    """The same bytes for the same fields, those that this release does not know included."""
+    return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _statement(cell: Cell, until_ms: int, body: bytes) -> bytes:
+    return f"{_CARD}{digest_of(cell.keys.fleet, str(until_ms), body)}".encode()
 
 
 # The oldest task of a pool stands at the head of a flow, mostly of one of the next, in one of the next lanes.

@@ -326,10 +326,14 @@ class RedisTransport:
         return touched
 
     async def announce(self, card: WorkerCard, *, ttl_s: float) -> None:
-        await self._cells.some(lambda cell: records.announce(cell, card, ttl_s=ttl_s), patience_s=ANNOUNCING_PATIENCE_S)
+        await self._cells.some(
+            lambda cell: records.announce(cell, self.keyring, card, ttl_s=ttl_s), patience_s=ANNOUNCING_PATIENCE_S
+        )
 
     async def workers(self) -> list[WorkerCard]:
-        found = {card.worker: card for cards in await self._cells.some(records.workers) for card in cards}
+        cells = await self._cells.some(lambda cell: records.workers(cell, self.keyring))
+        told = sorted((card for cards in cells for card in cards), key=lambda card: card.is_signed)
+        found = {card.worker: card for card in told}
         return [found[worker] for worker in sorted(found)]
 
     async def stats(self, pools: Sequence[str]) -> list[PoolStats]:

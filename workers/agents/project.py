@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from envelope.agents import ProjectCards
 from envelope.messages import NOT_AT_ALL, Workspace
 from repo.errors import OutputTooLarge
 from repo.project import ProjectSettings, project_settings
+from transport.blobs.owners import acting_tenant
 
 from ..permissions.rules import Rule
 from ..sandboxes.workspace import Workspaces
@@ -52,18 +54,20 @@ class ProjectAgents:
     def __init__(self, workspaces: Workspaces, own: Known) -> None:
         self.own = own
         self._workspaces = workspaces
-        self._kept: OrderedDict[tuple[str, str], Known] = OrderedDict()
+        self._kept: OrderedDict[Hashable, Known] = OrderedDict()
         self._published: OrderedDict[str, ProjectCards] = OrderedDict()
 
     async def of(self, workspace: Workspace | None) -> Known:
         """`BadInput` and errors of `repo` for a repository that cannot be had."""
         if workspace is None or workspace.trusted == NOT_AT_ALL:
             return self.own
-        # A name of a branch may be another commit tomorrow, and is looked up each time: it is no key in here.
-        key = (workspace.base, workspace.trusted)
+        # Who names another's commit must have its repository, too. A name of a branch may be another commit tomorrow,
+        # and is looked up each time: it is no key in here.
+        place = (acting_tenant(), workspace.url, workspace.bundle, workspace.path, workspace.credentials)
+        key = (*place, workspace.public, workspace.trusted, workspace.base)
         if key not in self._kept:
             mirror, commit = await self._workspaces.source(workspace)
-            key = (commit, workspace.trusted)
+            key = (*key[:-1], commit)
             if key not in self._kept:
                 self._kept[key] = await project_agents(self.own, mirror.git_dir, commit, trusted=workspace.trusted)
                 stranger = await project_agents(self.own, mirror.git_dir, commit, trusted="")

@@ -47,6 +47,10 @@ CHUNK_TIMEOUT_S = 120.0
 LIST_FILE = "model_prices_and_context_window_backup.json"
 # A model's longest reply is about 1 MB of text; more is a server gone mad.
 MAX_REPLY_CHARS = 16 * 1024 * 1024
+# Who names a model names no server: litellm asks an address that stands in the names of some providers' models.
+# Bedrock's may come with `%3A` in them.
+PLAIN_NAME = re.compile(r"(?!.*(?:/|%2[Ff]){2})[\w.:@+~*%-][\w.:@+~*%/-]*")
+MAX_SHOWN_CHARS = 200
 # litellm's own time-out comes after ours, which has the better words.
 GRACE_S = 10.0
 # Anthropic's models behind others, and Anthropic itself: what their cache keeps is marked.
@@ -77,6 +81,9 @@ class LiteLlmModel:
         self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], tool_choice: ToolChoice = "auto"
     ) -> AsyncGenerator[ModelEvent, None]:
         response: Any = None
+        if not PLAIN_NAME.fullmatch(self.name):
+            yield Failed(Failure.UNKNOWN_MODEL, f"no provider serves a model called {self.name[:MAX_SHOWN_CHARS]!r}")
+            return
         try:
             litellm = await asyncio.to_thread(_library)
             async with asyncio.timeout(self.chunk_timeout_s):

@@ -30,3 +30,10 @@ def moved_to(entry: Entry) -> State | None:
     if not isinstance(entry.message, TaskProgress):
         return entry.message.status
     return next((event.state for event in entry.message.events if isinstance(event, StateChanged)), None)
+
+
+async def past_the_moment(transport: Transport) -> None:
+    """What comes next has another millisecond: what came in one stands in the order of its ids, which is none of time."""
+    moment = await transport.now_ms()
+    while await transport.now_ms() == moment:
+        pass

@@ -537,4 +537,4 @@ def test_a_committed_folder_that_links_to_another_repository_is_none_to_look_at(
     code = run(["batch", "run", "evil.toml", "--read-only"], verbose=False)
 
     error = capsys.readouterr().err
-    assert (code, "are not in a .git folder of" in error, "\nhint: " in error) == (7, True, True), error
+    assert (code, "a repository that leads elsewhere" in error, "\nhint: " in error) == (2, True, True), error

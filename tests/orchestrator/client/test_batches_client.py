@@ -43,7 +43,8 @@ async def test_the_pages_batch_runs_as_it_stands(served_stage, here, batch_text,
     async with served_stage.orchestrator(), served_stage.workers():
         await eval(compile(SNIPPET, "snippet", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), {"BATCH": batch_text})
 
-    told = capsys.readouterr().out.splitlines()
+    # the services here may log to the same output, if no test before has said otherwise
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("1 shards", "True "))]
     assert told[0] == "1 shards, at most 0" and told[1].startswith("True [('here', '")
 
 

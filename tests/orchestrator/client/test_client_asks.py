@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from lab.waiting import past_the_moment
 
 from envelope.agents import AgentCard, WorkerCard
 from envelope.asks import AskTerms, Option, Question, Reply, read_reply
@@ -46,7 +47,9 @@ async def test_open_asks_are_those_that_are_waited_for_in_their_order(any_stage)
 
 async def test_who_waits_longest_is_listed_first_however_many_are_younger(any_stage):
     first = await asking(any_stage, PUSH)
+    await past_the_moment(any_stage.transport)
     second = await asking(any_stage, LOG)
+    await past_the_moment(any_stage.transport)
     await any_stage.crowd()
     for number in range(250):  # more than a page
         await asking(any_stage, LOG.model_copy(update={"ask_id": f"ask_more{number}"}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from lab.waiting import past_the_moment
 
 from envelope.budget import Budget
 from envelope.events import AskAnswered, AskOpened, TextDelta
@@ -164,6 +165,7 @@ async def both_answered(stage, record: TaskRecord) -> None:
 
 async def test_a_page_of_the_inbox_says_how_many_wait_and_how_to_go_on(any_stage):
     for number in range(TASKS_AT_ONCE + 1):
+        await past_the_moment(any_stage.transport)
         work = await any_stage.work("ask", **AGENT)
         await work.ask(LOG.model_copy(update={"ask_id": f"ask_{number}"}))
 

@@ -15,6 +15,7 @@ HEAD = "diff --git a/src/a b/src/a\nindex 7898192..f70f10e 100644\n"
 BODY = "--- a/src/a\n+++ b/src/a\n@@ -1 +1 @@\n-a\n+A\n"
 TESTS = "--- a/tests/t\n+++ b/tests/t\n@@ -1 +1 @@\n-b\n+evil\n"
 RENAMED = "diff --git a/src/a b/lib/a\nsimilarity index 100%\nrename from src/a\nrename to lib/a\n"
+MADE = "diff --git {} {}\nnew file mode 100644\nindex 0000000..e69de29\n"
 HIDDEN = {
     "before the first": TESTS + HEAD + BODY,
     "alone": TESTS,
@@ -27,6 +28,14 @@ HIDDEN = {
     "of more lines than its hunk says": HEAD + BODY + "-x\n" + TESTS,
     "behind words": HEAD + BODY + "and\n" + TESTS,
     "behind an empty line": HEAD + BODY + "\n" + TESTS,
+    "behind another first folder": MADE.format("src/tests/new", "src/tests/new"),
+    "before a zero byte": MADE.format('"a/tests/new\\000.py"', '"b/tests/new\\000.py"'),
+    "between two slashes": MADE.format("a//tests/new", "b//tests/new"),
+    "above": MADE.format("a/src/../tests/new", "b/src/../tests/new"),
+    "before a tab": "diff --git a/tests/new\tx b/tests/new\tx\nnew file mode 100644\n"
+    "--- /dev/null\n+++ b/tests/new\tx\n@@ -0,0 +1 @@\n+evil\n",
+    "of a rename to a zero byte": RENAMED.replace("to lib/a", 'to "tests/x\\000.py"'),
+    "of a rename to two slashes": RENAMED.replace("to lib/a", "to lib//a"),
 }
 
 
@@ -65,9 +74,12 @@ def test_no_part_is_hidden(repository: Path, where: str):
         parts_of(HIDDEN[where].encode())
 
 
-@pytest.mark.parametrize("where", ["before the first", "behind a hunk", "by other names than its first line's"])
+@pytest.mark.parametrize(
+    "where",
+    ["before the first", "behind a hunk", "by other names than its first line's", "behind another first folder"],
+)
 def test_git_would_have_changed_what_is_hidden(repository: Path, where: str):
-    assert "tests/t" in touched(repository, HIDDEN[where].encode())
+    assert {"tests/t", "tests/new"} & touched(repository, HIDDEN[where].encode())
 
 
 def test_all_that_git_writes_is_read(repository: Path, tmp_path: Path):

@@ -136,8 +136,13 @@ async def test_its_model_hears_why_it_was_refused_and_goes_on(start_agents, led,
 
 
 async def test_a_no_to_one_of_two_calls_is_heard_and_a_rule_on_edit_does_not_bind_its_shell(start_agents, led, program):
-    both = [program.writes("src/new.py"), program.runs("echo 1 > src/half.py")]
-    script = program.script({"when": {"turn": 1}, "reply": {"tool_calls": both}}, {"reply": {"text": "Half of it."}})
+    """OpenCode ends the turn at a no, and with it what runs beside: so its shell is called again."""
+    shell = program.runs("echo 1 > src/half.py")
+    script = program.script(
+        {"when": {"turn": 1}, "reply": {"tool_calls": [program.writes("src/new.py"), shell]}},
+        {"when": {"turn": 2}, "reply": {"tool_calls": [shell]}},
+        {"reply": {"text": "Half of it."}},
+    )
     hands, server = await start_agents(script, agents={"foreign": program.may("ask")})
 
     result = await hands.result(led(hands, "write two modules", deadline_ms=300_000))

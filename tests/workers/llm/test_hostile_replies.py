@@ -13,10 +13,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from workers.llm.base import ChatMessage, Completed, Failed, ToolSpec
+from workers.llm.base import ChatMessage, Completed, Failed, Failure, ToolSpec
 from workers.llm.direct import DirectModel
 from workers.llm.failures import ProviderError, failed, interrupted
-from workers.llm.litellm import LiteLlmExtras, LiteLlmModel
+from workers.llm.litellm import PLAIN_NAME, LiteLlmExtras, LiteLlmModel, read_list
 from workers.llm.overflow import is_overflow
 from workers.llm.providers import ANTHROPIC, OPENAI, RESPONSES
 from workers.llm.wire import Question
@@ -373,6 +373,30 @@ async def test_a_reply_that_has_said_its_end_is_whole_however_its_connection_end
         released.set()
 
     assert isinstance(end, Completed if is_whole else Failed)
+
+
+@pytest.mark.parametrize("name", ["oobabooga/{}?x=", "oobabooga/{}", "petals/{}#", "replicate/{}", "custom/%2F{}"])
+async def test_who_names_a_model_names_no_server(name):
+    asked = list[str]()
+
+    async def hear(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.Response(status=400, text="what only this network knows")
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", hear)
+    async with TestServer(app) as server:
+        model = LiteLlmModel(name.format(server.make_url("/inside")), "", "unused-key")
+        [told] = [event async for event in model.stream(ASKED, ())]
+
+    assert isinstance(told, Failed) and told.failure is Failure.UNKNOWN_MODEL
+    assert not asked and "only this network" not in told.message
+
+
+def test_every_listed_model_has_a_name_that_is_asked_for():
+    bedrock = "bedrock/converse/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0"
+    assert not [name for name in (*read_list(), bedrock) if not PLAIN_NAME.fullmatch(name)]
+    assert not PLAIN_NAME.fullmatch("oobabooga/http:%2F%2f127.0.0.1")
 
 
 def test_thousands_of_thoughts_by_way_of_litellm_keep_nobody_busy():
