@@ -33,7 +33,7 @@ def moved_to(entry: Entry) -> State | None:
 
 
 async def past_the_moment(transport: Transport) -> None:
-    """What comes next has another millisecond: what came in one stands in the order of its ids, which is none of time."""
+    """Until what comes next has another millisecond: what came in one stands in the order of its ids, not of time."""
     moment = await transport.now_ms()
     while await transport.now_ms() == moment:
         pass
