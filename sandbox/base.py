@@ -198,7 +198,8 @@ class Sandbox(Protocol):
     is not there raises `PathError`; a non-zero exit code is a result and never an error.
     """
 
-    id: str
+    @property
+    def id(self) -> str: ...
 
     async def exec(self, command: Command, on_output: OnOutput | None = None) -> ExecResult:
         """Run to the end, or to the time-out, after which no process of the command is left.

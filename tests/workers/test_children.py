@@ -39,7 +39,7 @@ async def caller(hands, driver) -> AsyncIterator[Callable[[], Awaitable[QueuedCh
     async def attempt() -> QueuedChildren:
         [claim] = await hands.transport.claim("orchestrator", "w1", slots=1, wait_s=5)
         agents, reporter = builtin(), Reporter(hands.transport, claim.lease)
-        guard, sandbox = Guard(request.auth_scope, ()), TaskSandbox(Single(driver), no_workspace, lambda _: None)
+        guard, sandbox = Guard(request.auth_scope, ()), TaskSandbox(Single(driver), no_workspace)
         room = Room(hands.transport, request.trace_id, max_in_flight=2)
         made = Attempt(claim, request, agents["build"], guard, sandbox, reporter)
         return QueuedChildren(hands.transport, Outbox(hands.transport), made, agents, tuple(all_tools()), room, 1)

@@ -15,6 +15,7 @@ from envelope.tracing.names import IMAGE, SANDBOX
 from envelope.tracing.spans import span
 from repo.patch import Patch
 from sandbox.base import Sandbox
+from sandbox.readers import LazySandbox
 
 from ..llm.base import FilePart
 from .turns import Lender
@@ -39,14 +40,11 @@ class TaskSandbox:
         self,
         lender: Lender,
         prepare: Callable[[], Awaitable[Prepared]],
-        on_open: Callable[[int], None],
         furnish: Callable[[Sandbox], Awaitable[Furnished]] | None = None,
     ) -> None:
-        """`on_open` is told +1 for a sandbox that was opened and -1 when it is closed. `furnish` puts more into it than
-        its workspace, and says what."""
+        """`furnish` puts more into the sandbox than its workspace, and says what."""
         self._lender = lender
         self._prepare = prepare
-        self._on_open = on_open
         self._furnish = furnish
         self.furnished = NOTHING  # what `furnish` said
         self._prepared: Prepared | None = None
@@ -71,7 +69,6 @@ class TaskSandbox:
 
     async def _open(self, prepared: Prepared) -> Sandbox:
         self._sandbox = sandbox = await self._lender.open(prepared.spec)
-        self._on_open(1)
         await sandbox.apply(prepared.request_diff, as_base=True)
         await sandbox.apply(self.earlier_work_diff)
         self.furnished = await self._furnish(sandbox) if self._furnish else NOTHING
@@ -79,8 +76,8 @@ class TaskSandbox:
 
     @property
     def current(self) -> Sandbox | None:
-        """The sandbox if it was opened: for those who only look at what the work left."""
-        return self._sandbox
+        """The sandbox if it was opened, and not only read at a reader: for those who look at what the work left."""
+        return self._sandbox.own if isinstance(self._sandbox, LazySandbox) else self._sandbox
 
     async def apply(self, diff: bytes) -> None:
         """Put a subagent's patch onto the workspace, one at a time; `PatchRefused` when it collides."""
@@ -91,16 +88,16 @@ class TaskSandbox:
     async def work_diff(self) -> bytes:
         """What the work has changed so far; empty when nothing."""
         prepared = await self.prepared()
-        if self._sandbox is None or prepared.spec.read_only or not prepared.spec.base:
+        if self.current is None or prepared.spec.read_only or not prepared.spec.base:
             return self.earlier_work_diff
         async with self._tree:
-            return (await self._sandbox.snapshot()).diff
+            return (await self.current.snapshot()).diff
 
     async def patch(self, allowed: Callable[[str], bool]) -> Patch | None:
         """Stop what runs and take what the work changed; None when this workspace has no base, or nothing can have
         changed."""
         prepared = await self.prepared()
-        untouched = self._sandbox is None and not self.earlier_work_diff
+        untouched = self.current is None and not self.earlier_work_diff
         if untouched or prepared.spec.read_only or not prepared.spec.base:
             return None
         return await (await self.opened()).patch(allowed)
@@ -108,10 +105,7 @@ class TaskSandbox:
     async def close(self, *, stopped: bool = False) -> None:
         sandbox, self._sandbox = self._sandbox, None
         if sandbox is not None:
-            try:
-                await self._lender.give_back(sandbox, stopped=stopped)
-            finally:
-                self._on_open(-1)
+            await self._lender.give_back(sandbox, stopped=stopped)
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,15 +1,17 @@
-"""Sandboxes that recipe shards of one batch take turns in: each finds what a fresh one would have.
+"""Whose sandboxes are whose: one's own, one that shards take turns in, or one's own behind a shared reader.
 
-Only shards of the same tenant, batch, repository, commit, image and limits meet in one, one after another, and none
-with a network or with attachments. What the sandbox cannot put back (see `sandbox/renewal.py`) is closed, and so is one
-that nobody wants for a while. Agents, and the gate that proves a change, never get one that was used before.
+Agents read at readers (see `sandbox/readers.py`) until they need a sandbox, which is theirs alone. Recipe shards of one
+batch take turns: each finds what a fresh one would have. Only shards of the same tenant, batch, repository, commit,
+image and limits meet in one, one after another, and none with a network or with attachments. What the sandbox cannot
+put back (see `sandbox/renewal.py`) is closed, and so is one that nobody wants for a while. Agents, and the gate that
+proves a change, never get one that was used before.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -18,6 +20,7 @@ from envelope.logs import get_logger
 from envelope.messages import TaskRequest
 from sandbox.base import Sandbox, SandboxDriver, SandboxSpec
 from sandbox.errors import DiskFull, EngineUnavailable, ImageMissing, SandboxError, Unsupported
+from sandbox.readers import LazySandbox, Readers
 
 from ..agents.base import Agent
 
@@ -30,6 +33,7 @@ LIFETIME_STEP_S = 3600
 log = get_logger("turns")
 
 Batch = tuple[str, str]  # its tenant, and its id
+Count = Callable[[int], None]  # of sandboxes that tasks have
 
 
 class Lender(Protocol):
@@ -42,17 +46,46 @@ class Lender(Protocol):
         ...
 
 
+def nobody_counts(_: int) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Single:
-    """Each task has one of its own, which ends with it."""
+    """Each task has one of its own, which ends with it. `count` is told +1 and -1, here and below."""
 
     driver: SandboxDriver
+    count: Count = nobody_counts
 
     async def open(self, spec: SandboxSpec) -> Sandbox:
-        return await self.driver.open(spec)
+        sandbox = await self.driver.open(spec)
+        self.count(1)
+        return sandbox
 
     async def give_back(self, sandbox: Sandbox, *, stopped: bool) -> None:
-        await sandbox.close()
+        try:
+            await sandbox.close()
+        finally:
+            self.count(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """The same, behind a reader of its tenant's."""
+
+    readers: Readers
+    tenant: str
+    count: Count
+
+    async def open(self, spec: SandboxSpec) -> Sandbox:
+        return await self.readers.open(spec, whose=self.tenant, own_opened=lambda: self.count(1))
+
+    async def give_back(self, sandbox: Sandbox, *, stopped: bool) -> None:
+        was_opened = not isinstance(sandbox, LazySandbox) or sandbox.own is not None
+        try:
+            await sandbox.close()
+        finally:
+            if was_opened:
+                self.count(-1)
 
 
 @dataclass(eq=False, slots=True)
@@ -67,21 +100,28 @@ class _Seat:
 
 @dataclass(eq=False)
 class Turns:
-    """`enabled`: else each has its own."""
+    """`enabled`: else each has its own, and reads there."""
 
     driver: SandboxDriver
     enabled: bool
     idle_s: float = IDLE_S
+    readers: Readers = field(init=False)
     _free: dict[_Seat, asyncio.TimerHandle] = field(default_factory=dict[_Seat, asyncio.TimerHandle])
     _taken: dict[Sandbox, _Seat] = field(default_factory=dict[Sandbox, _Seat])
     _background: dict[asyncio.Task[None], Batch] = field(default_factory=dict[asyncio.Task[None], Batch])
     _stopped: set[Batch] = field(default_factory=set[Batch])
 
-    def lender(self, request: TaskRequest, agent: Agent) -> Lender:
-        is_shard = request.batch_id and agent.mode == "recipe" and agent.returns_patch
-        if not self.enabled or not is_shard or request.attachments:
-            return Single(self.driver)
-        return _Turn(self, (request.tenant, request.batch_id))
+    def __post_init__(self) -> None:
+        self.readers = Readers(self.driver)
+
+    def lender(self, request: TaskRequest, agent: Agent, count: Count) -> Lender:
+        if not self.enabled or request.attachments:
+            return Single(self.driver, count)
+        if agent.mode != "recipe":
+            return _Reads(self.readers, request.tenant, count)
+        if not request.batch_id or not agent.returns_patch:
+            return Single(self.driver, count)
+        return _Turn(self, (request.tenant, request.batch_id), count)
 
     async def take(self, batch: Batch, spec: SandboxSpec) -> Sandbox:
         """One that a task of the batch has left, brought back to its start, or a fresh one: with a network, always."""
@@ -171,15 +211,18 @@ class Turns:
 class _Turn:
     turns: Turns
     batch: Batch
+    count: Count
 
     async def open(self, spec: SandboxSpec) -> Sandbox:
-        return await self.turns.take(self.batch, spec)
+        sandbox = await self.turns.take(self.batch, spec)
+        self.count(1)
+        return sandbox
 
     async def give_back(self, sandbox: Sandbox, *, stopped: bool) -> None:
-        if stopped:
-            await self.turns.stop(self.batch, sandbox)
-        else:
-            await self.turns.give_back(sandbox)
+        try:
+            await (self.turns.stop(self.batch, sandbox) if stopped else self.turns.give_back(sandbox))
+        finally:
+            self.count(-1)
 
 
 async def _closed(sandbox: Sandbox) -> None:

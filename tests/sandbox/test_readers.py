@@ -1,0 +1,275 @@
+"""Readers: what tasks read before they do anything else, in sandboxes that they share."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox import readers as module
+from sandbox.base import WORKSPACE, Command, Sandbox, SandboxSpec
+from sandbox.contract import CASES, make_project, staged
+from sandbox.driver import DockerDriver
+from sandbox.errors import PathError, SandboxError
+from sandbox.readers import LazySandbox, Readers
+
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("private_files")]
+
+
+class Lazy:
+    """A driver whose sandboxes read at readers."""
+
+    def __init__(self, driver: Any) -> None:
+        self._driver = driver
+        self.readers = Readers(driver)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
+
+    async def open(self, spec: SandboxSpec) -> Sandbox:
+        return await self.readers.open(spec, whose="tenant")
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_what_reads_at_readers_keeps_the_contract(driver: DockerDriver, image: str, name: str):
+    lazy: Any = Lazy(driver)
+    async with staged(lazy, image) as stage:
+        await CASES[name](stage)
+
+
+@pytest.fixture
+async def spec(tmp_path: Path, image: str) -> SandboxSpec:
+    return replace(await make_project(tmp_path, image), labels={"task": "t"})
+
+
+@pytest.fixture
+async def readers(driver: DockerDriver) -> AsyncIterator[Readers]:
+    yield Readers(driver, idle_s=0.0)
+
+
+async def standing(driver: DockerDriver) -> list[bool]:
+    """Of each sandbox: is it a reader?"""
+    labels = [each.labels for each in await driver.known()]
+    return sorted("reader" in each for each in labels if "reader" in each or "task" in each)
+
+
+LOOKS: dict[str, Any] = {
+    "read": lambda box: box.read(f"{WORKSPACE}/src/app.py"),
+    "a part": lambda box: box.read(f"{WORKSPACE}/src/app.py", offset_bytes=4, max_bytes=6),
+    "read a folder": lambda box: box.read(f"{WORKSPACE}/src"),
+    "read nothing": lambda box: box.read(f"{WORKSPACE}/none.py"),
+    "read by a relative path": lambda box: box.read("src/app.py"),
+    "read out of it": lambda box: box.read(f"{WORKSPACE}/../etc/hostname"),
+    "stat": lambda box: box.stat(f"{WORKSPACE}/src/app.py"),
+    "stat a folder": lambda box: box.stat(f"{WORKSPACE}/src"),
+    "list": lambda box: box.list(WORKSPACE),
+    "list some": lambda box: box.list(WORKSPACE, limit=1),
+    "list the root": lambda box: box.list("/home"),
+    "glob": lambda box: box.glob("*.py"),
+    "glob some": lambda box: box.glob("*.py", f"{WORKSPACE}/src", limit=1),
+    "glob a file": lambda box: box.glob("*.py", f"{WORKSPACE}/src/app.py"),
+    "grep": lambda box: box.grep("answer"),
+    "grep a file": lambda box: box.grep("answer", f"{WORKSPACE}/src/app.py"),
+    "grep wrongly": lambda box: box.grep("("),
+    "resolve": lambda box: box.resolve(f"{WORKSPACE}/src/../README.md"),
+    "resolve nothing": lambda box: box.resolve(f"{WORKSPACE}/none/none"),
+    "resolve out of it": lambda box: box.resolve("/proc/self/root"),
+}
+
+
+async def outcome(look: Any, box: Sandbox) -> object:
+    try:
+        return await look(box)
+    except SandboxError as error:
+        return type(error), str(error)
+
+
+async def test_what_is_read_before_the_first_command_is_what_is_read_after_it(
+    readers: Readers, driver: DockerDriver, spec: SandboxSpec
+):
+    for look in LOOKS.values():
+        async with await readers.open(spec, whose="t") as box:
+            before = await outcome(look, box)
+            await box.exec(Command("true"))
+            assert await outcome(look, box) == before
+
+
+async def test_only_what_needs_one_opens_a_sandbox_of_its_own(
+    readers: Readers, driver: DockerDriver, spec: SandboxSpec
+):
+    opened: list[str] = []
+    async with await readers.open(spec, whose="t", own_opened=lambda: opened.append("own")) as box:
+        assert isinstance(box, LazySandbox)
+        await box.apply(b"", as_base=True)
+        await box.read(f"{WORKSPACE}/src/app.py")
+        await box.grep("answer")
+        assert (await standing(driver), opened, box.own) == ([True], [], None)
+
+        await box.write(f"{WORKSPACE}/src/new.py", b"y = 1\n")
+
+        assert (await standing(driver), opened) == ([False, True], ["own"])
+        assert await box.glob("new.py") == ([f"{WORKSPACE}/src/new.py"], False)
+        assert [file.path for file in (await box.patch(lambda _: True)).files] == ["src/new.py"]
+
+
+@pytest.mark.parametrize("path", ["/tmp", "/proc/self/environ", "/home/agent", f"{WORKSPACE}/../tmp"])
+async def test_what_is_beside_the_checkout_is_read_in_ones_own(readers: Readers, spec: SandboxSpec, path: str):
+    async with await readers.open(spec, whose="t") as box:
+        assert isinstance(box, LazySandbox)
+        await box.stat(path)
+
+        assert box.own is not None
+
+
+async def test_a_link_that_leads_out_is_followed_in_ones_own(
+    readers: Readers, driver: DockerDriver, tmp_path: Path, image: str
+):
+    spec = await linked_project(tmp_path, image)
+    for path in ("out", "out/more", "proc"):
+        async with await readers.open(spec, whose="t") as box:
+            assert isinstance(box, LazySandbox)
+            with pytest.raises(PathError):
+                await box.read(f"{WORKSPACE}/{path}")
+            assert box.own is not None
+    async with await readers.open(spec, whose="t") as box:
+        assert isinstance(box, LazySandbox)
+        assert await box.read(f"{WORKSPACE}/inside") == b"x = 1\n"
+        assert box.own is None
+        await box.exec(Command("echo mine > /tmp/place"))
+        assert await box.read(f"{WORKSPACE}/out") == b"mine\n"
+
+
+async def linked_project(folder: Path, image: str) -> SandboxSpec:
+    from repo.bundle import bundle
+    from repo.checkout import checkout
+    from repo.mirror import mirror_of
+    from sandbox.uids import AGENT_GID, AGENT_UID
+
+    source = folder / "linked"
+    source.mkdir()
+    (source / "a.py").write_text("x = 1\n")
+    for name, target in {"out": "/tmp/place", "proc": "/proc/self/none", "inside": "a.py"}.items():
+        (source / name).symlink_to(target)
+    git = ["git", "-C", str(source), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "all"]):
+        subprocess.run([*git, *words], check=True)
+    commit = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True).strip()
+    await bundle(source, commit, folder / "bundle")
+    mirror = await mirror_of(folder / "cache", bundle=folder / "bundle", commit=commit)
+    tree = await checkout(mirror, commit, folder / "cache", owner=(AGENT_UID, AGENT_GID))
+    return SandboxSpec(image, checkout=tree, git_dir=mirror.git_dir, base=commit)
+
+
+async def test_tasks_of_one_tenant_share_a_reader_and_see_nothing_of_each_other(
+    readers: Readers, driver: DockerDriver, spec: SandboxSpec
+):
+    boxes = [await readers.open(spec, whose="t") for _ in range(5)]
+    await asyncio.gather(*(box.read(f"{WORKSPACE}/README.md") for box in boxes))
+    assert await standing(driver) == [True]
+
+    await boxes[0].write(f"{WORKSPACE}/README.md", b"changed")
+    await boxes[0].exec(Command("echo x > /tmp/x; sleep 1000 & touch src/new.py"))
+
+    for box in boxes[1:]:
+        assert await box.read(f"{WORKSPACE}/README.md") == b"# Project\n"
+        assert (await box.glob("new.py"))[0] == []
+    for box in boxes:
+        await box.close()
+
+
+@pytest.mark.parametrize(
+    ("whose", "other"),
+    [("another", {}), ("t", {"env": {"A": "b"}}), ("t", {"base": "HEAD"})],
+    ids=["tenant", "environment", "base"],
+)
+async def test_whoever_differs_has_another_reader(
+    readers: Readers, driver: DockerDriver, spec: SandboxSpec, whose: str, other: dict[str, Any]
+):
+    async with (
+        await readers.open(spec, whose="t") as one,
+        await readers.open(replace(spec, **other), whose=whose) as two,
+    ):
+        await asyncio.gather(one.stat(WORKSPACE), two.stat(WORKSPACE))
+
+        assert await standing(driver) == [True, True]
+
+
+async def test_a_reader_has_so_many_seats(
+    readers: Readers, driver: DockerDriver, spec: SandboxSpec, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "MAX_SEATS", 2)
+    boxes = [await readers.open(spec, whose="t") for _ in range(5)]
+    await asyncio.gather(*(box.stat(WORKSPACE) for box in boxes))
+
+    assert await standing(driver) == [True] * 3
+    for box in boxes:
+        await box.close()
+
+
+async def kill_readers(driver: DockerDriver) -> None:
+    for each in await driver.known():
+        if "reader" in each.labels:
+            subprocess.run(["docker", "kill", each.sandbox_id], capture_output=True)
+
+
+async def test_a_lost_reader_costs_nobody_anything(readers: Readers, driver: DockerDriver, spec: SandboxSpec):
+    boxes = [await readers.open(spec, whose="t") for _ in range(4)]
+    await asyncio.gather(*(box.stat(WORKSPACE) for box in boxes))
+    await kill_readers(driver)
+
+    found = await asyncio.gather(*(box.read(f"{WORKSPACE}/README.md") for box in boxes))
+
+    assert found == [b"# Project\n"] * 4
+    assert all(isinstance(box, LazySandbox) and box.own is None for box in boxes)
+    for box in boxes:
+        await box.close()
+
+
+async def test_what_breaks_two_readers_goes_on_alone(readers: Readers, driver: DockerDriver, spec: SandboxSpec):
+    async with await readers.open(spec, whose="t") as box, await readers.open(spec, whose="t") as other:
+        assert isinstance(box, LazySandbox) and isinstance(other, LazySandbox)
+        await other.stat(WORKSPACE)
+
+        async def breaking(at: Sandbox) -> bytes:
+            await kill_readers(driver)
+            return await at.read(f"{WORKSPACE}/README.md")
+
+        assert await box._look(f"{WORKSPACE}/README.md", breaking) == b"# Project\n"  # pyright: ignore[reportPrivateUsage]
+        assert box.own is not None
+        assert await other.read(f"{WORKSPACE}/README.md") == b"# Project\n"
+        assert other.own is None
+
+
+async def test_an_idle_reader_goes_and_one_that_is_wanted_again_stays(driver: DockerDriver, spec: SandboxSpec):
+    readers = Readers(driver, idle_s=0.2)
+    async with await readers.open(spec, whose="t") as box:
+        await box.stat(WORKSPACE)
+    async with await readers.open(spec, whose="t") as box:
+        await box.stat(WORKSPACE)
+        assert await standing(driver) == [True]
+        await asyncio.sleep(0.4)
+        assert await standing(driver) == [True]
+    async with asyncio.timeout(30):
+        while await standing(driver):
+            await asyncio.sleep(0.05)
+
+
+async def test_who_is_closed_while_it_opens_leaves_nothing(readers: Readers, driver: DockerDriver, spec: SandboxSpec):
+    box = await readers.open(spec, whose="t")
+    opening = asyncio.create_task(box.exec(Command("sleep 1000")))
+    looking = asyncio.create_task(box.stat(WORKSPACE))
+    await asyncio.sleep(0)
+    await box.close()
+
+    for task in (opening, looking):
+        with pytest.raises((SandboxError, asyncio.CancelledError)):
+            await task
+            raise SandboxError("A look that came first.")
+    async with asyncio.timeout(30):
+        while await standing(driver):
+            await asyncio.sleep(0.05)
