@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from functools import cache
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from ..words import plain, shown
 
@@ -23,16 +23,20 @@ def people() -> Console:
     """Styles are given as such: no text is read as markup, moves the cursor or begins a line, whoever wrote it."""
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
+    from rich.table import Table
     from rich.text import Text
 
     class Drawing(Console):
+        def render_str(self, text: str, **how: Any) -> Text:
+            return super().render_str(shown(text), **how)
+
         def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-            """All that is drawn comes by here, part by part; those that are texts say what they say and no more."""
-            if isinstance(renderable, str):
-                renderable = Text(renderable)
-            if isinstance(renderable, Text) and not renderable.plain.isprintable():
-                renderable = renderable.copy()
-                renderable.plain = shown(renderable.plain)
+            """All that is drawn comes by here, part by part. A table's cells are measured before they do."""
+            is_table = isinstance(renderable, Table)
+            parts = [cell for column in renderable.columns for cell in column.cells] if is_table else [renderable]
+            for part in parts:
+                if isinstance(part, Text):
+                    part.plain = shown(part.plain)
             return super().render(renderable, options)
 
         @Console.file.getter
