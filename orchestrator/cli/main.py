@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TextIO, cast
 
 import typer
@@ -74,6 +74,10 @@ class _Harmless:
 
     def write(self, text: str) -> int:
         return self.rich_proxied_file.write(_ORDERS.sub(lambda found: json.dumps(found[0])[1:-1], text))
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.rich_proxied_file, name)

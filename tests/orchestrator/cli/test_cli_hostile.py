@@ -20,8 +20,10 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import pytest
 import pytest_asyncio
+import typer
 from pydantic import ValidationError
 
+import orchestrator.cli
 from envelope.agents import WorkerCard
 from envelope.events import KINDS, AskOpened
 from envelope.ids import blob_ref
@@ -29,6 +31,7 @@ from envelope.lifecycle import State
 from envelope.messages import Attachment, Output, TaskProgress, TaskResult
 from envelope.wire import Wire
 from orchestrator.batch.report import BatchReport
+from orchestrator.cli.commands import COMMANDS as REGISTRY
 from orchestrator.cli.report_forms import FORMS
 from orchestrator.client import Muster
 from orchestrator.evaluation.report import EvalReport
@@ -75,6 +78,7 @@ COMMANDS = (
     ("pool", "tenants"),
     ("top", "--once"),
     ("agents", "list", "--all"),
+    ("agents", "show", "odd"),
     ("agents", "check"),
     ("commands", "list"),
     ("skills", "list"),
@@ -148,7 +152,7 @@ def hostile_wire(kind: type[Wire], **known: Any) -> Any:
 async def ids(desk, plain_redis: str, keep_settings) -> AsyncIterator[dict[str, str]]:
     """What a fleet has that strangers have filled; the ids of what can be shown."""
     settings = Settings(redis_url=plain_redis, state_dir=Path(desk.environment["MUSTER_STATE_DIR"]))
-    transport = await connect(settings)
+    transport: Any = await connect(settings)
     muster = Muster(transport, settings)
     odd = f"---\ndescription: {json.dumps(EVIL)}\n---\nDo it."
     names = ("odd", "\x1b[2J\u202e[b]", "[b]x[bad]")
@@ -204,7 +208,7 @@ def typed(desk, url: str, commands: list[list[str]], *, terminal: bool) -> str:
     del environment["NO_COLOR"]
     ours, theirs = os.openpty() if terminal else os.pipe()
     words = [sys.executable, "-c", ALL_OF_THEM, json.dumps(commands)]
-    streams = {"stdin": theirs if terminal else subprocess.DEVNULL, "stdout": theirs, "stderr": theirs}
+    streams: dict[str, Any] = {"stdin": theirs if terminal else subprocess.DEVNULL, "stdout": theirs, "stderr": theirs}
     with subprocess.Popen(words, cwd=desk.home / "project", env=environment, **streams):
         os.close(theirs)
         told = bytearray()
@@ -237,3 +241,17 @@ async def test_no_command_gives_a_terminal_orders_of_strangers(desk, plain_redis
     assert {words: found[0] for words, text in zip(typed_, texts, strict=True) if (found := ORDERS.search(text))} == {}
     seen = [words for words, text in zip(typed_, texts, strict=True) if "[red]x[/]" in text]
     assert len(seen) > len(commands) // 2, "what should be harmless is not even shown"
+
+
+def test_a_new_command_that_lists_or_shows_is_tried_here():
+    tried = {words[:2] for words in COMMANDS}
+    apps = {name: app for name, command in REGISTRY.items() if isinstance(app := command.load(), typer.Typer)}
+    there = {(name, str(one.name)) for name, app in apps.items() for one in app.registered_commands}
+    # What a session's is made of only a worker writes; its text is printed like `task logs`.
+    assert {words for words in there if words[1] in ("list", "show")} - tried == {("session", "show")}
+
+
+@pytest.mark.parametrize("way", [r"\bConsole\(", "from_markup", "from_ansi", r"rich\.markup", "__std(out|err)__"])
+def test_nothing_is_printed_by_another_way(way):
+    folder = Path(orchestrator.cli.__file__).parent
+    assert {path.name for path in folder.rglob("*.py") if re.search(way, path.read_text())} <= {"console.py"}
