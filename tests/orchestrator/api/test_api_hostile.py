@@ -167,6 +167,30 @@ async def test_a_drivers_task_is_made_by_the_server_alone(api, said: dict[str, A
     assert "/v1/goals" in problem["hint"]
 
 
+@pytest.mark.parametrize("agent", ["acme-merger", "acme-merge", "zzz"])
+async def test_who_knows_a_commit_of_another_tenant_hears_nothing_of_its_agents(api, agent):
+    card = AgentCard(name="acme-merger", mode="primary", pool="build")
+    seen = ProjectCards(tenant="default", commit="c" * 40, agents=(card,))
+    await api.stage.transport.announce(WorkerCard(worker="w2", pool="build", slots=1, projects=(seen,)), ttl_s=60)
+    where = {"url": "https://git.example.com/a"}
+    bodies = {
+        "tasks": NEW | {"agent": agent},
+        "goals": {"goal": "x", "agent": agent},
+        "fanouts": {"agent": agent, "prompt": "x {item}", "items": ["a"]},
+    }
+
+    for kind, body in bodies.items():
+        told = [
+            await api.call("POST", f"/v1/{kind}", who="stranger", json={**body, "workspace": {**where, "base": base}})
+            for base in ("c" * 40, "d" * 40)
+        ]
+        status, answer = await api.call("POST", f"/v1/{kind}", json={**body, "workspace": {**where, "base": "c" * 40}})
+
+        assert told[0] == told[1] and told[0][0] == 422, kind
+        assert "acme-merger" not in str(told[0]).replace(repr(agent), "")
+        assert status == 201 if agent == "acme-merger" else "acme-merger" in answer["hint"], answer
+
+
 async def test_a_token_has_so_many_streams_and_no_more_and_gets_them_back(api):
     streams = api.app.state.streams
     streams.most = 3
