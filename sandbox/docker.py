@@ -168,7 +168,7 @@ class Engine:
                     file = archive.extractfile(member) if member and member.isreg() else None
                     return file.read() if file else b""
             finally:
-                await container.delete(force=True, v=True)
+                await self.remove(holder.name)
         return b""
 
     async def has_volume(self, name: str) -> bool:
@@ -188,7 +188,7 @@ class Engine:
             try:
                 await container.put_archive("/stock", archive)
             finally:
-                await container.delete(force=True, v=True)
+                await self.remove(holder.name)
 
     async def volume_details(self, label: str) -> list[dict[str, Any]]:
         async with self._call() as client:

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from repo.patch import extract_patch
 from sandbox.base import Command, Sandbox, SandboxDriver, SandboxSpec, Setup
 from sandbox.bubblewrap import BubblewrapDriver
 from sandbox.card import Card, write_card
-from sandbox.container import ACCOUNTS
+from sandbox.container import ACCOUNTS, EXPIRY_LABEL, OWNER_LABEL
 from sandbox.contract import make_project
 from sandbox.docker import Holder
 from sandbox.driver import DockerDriver
@@ -205,6 +206,11 @@ async def test_the_checkout_and_the_home_are_the_sandboxs_own(place: Place, tmp_
     assert project.checkout is not None and project.checkout.stat().st_uid == AGENT_UID
 
 
+def held(owner: str, image: str) -> Holder:
+    """Who reaps, on this machine, takes what does not say when it expires."""
+    return Holder(f"muster-{owner}", image, {OWNER_LABEL: owner, EXPIRY_LABEL: str(int(time.time()) + 600)})
+
+
 def owner_of(driver: SandboxDriver, sandbox: Sandbox) -> int:
     [upper] = Path(driver.state_dir).glob(f"sandboxes/{sandbox.id}/disk/upper*")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownArgumentType, reportUnknownMemberType]
     return upper.stat().st_uid
@@ -231,7 +237,7 @@ async def test_of_an_image_a_small_file_is_read_and_nothing_else(
     driver: DockerDriver, image: str, owner: str, path: str
 ):
     """A folder, a link, megabytes: a setup may have put them where accounts are looked for."""
-    holder = Holder(f"muster-{owner}", image, {"muster.owner": owner})
+    holder = held(owner, image)
 
     assert await driver.engine.file_of(path, holder) == b""
     assert b"agent:x:10001:" in await driver.engine.file_of(ACCOUNTS, holder)
@@ -244,7 +250,7 @@ async def test_of_an_image_nothing_is_left_that_the_engine_made_to_look_into_it(
     lines = f"FROM {image}\nUSER 0\nRUN mkdir /data && touch /data/{owner}\nVOLUME /data\n"
     subprocess.run(["docker", "build", "--quiet", "--tag", owner, "-"], input=lines.encode(), check=True)
     try:
-        assert await driver.engine.file_of(ACCOUNTS, Holder(f"muster-{owner}", owner, {"muster.owner": owner}))
+        assert await driver.engine.file_of(ACCOUNTS, held(owner, owner))
         engine = subprocess.check_output(["docker", "info", "--format", "{{.DockerRootDir}}"], text=True).strip()
         assert list(Path(engine).glob(f"volumes/*/_data/{owner}")) == []
     finally:
