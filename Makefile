@@ -19,6 +19,8 @@ soak: dev tools image images ## the long chaos runs: 20 seeds, a loop blocked fo
 	@MUSTER_CHAOS=soak MUSTER_CHAOS_REPORT=tests/chaos/soak/last.jsonl MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest tests/chaos tests/transport/acl tests/repo/test_repo_merge_properties.py tests/repo/test_repo_merge_runs.py \
 		tests/orchestrator/publication tests/compose tests/orchestrator/goal/test_honest_changes.py tests/workers/test_gate_control.py
 	@MUSTER_CHAOS=soak MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest tests/transport -k valkey
+	@MUSTER_TEST_RUNTIME=runsc $(BIN)/python -m pytest -rs -k "docker_keeps or (abuse and not bubblewrap)" \
+		tests/sandbox/test_sandbox_contract.py tests/sandbox/abuse
 	@MUSTER_CHAOS=soak $(BIN)/python -m pytest tests/fuzz
 
 check: dev ## format, lint, types, architecture

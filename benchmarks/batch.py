@@ -28,7 +28,7 @@ from pathlib import Path
 from sandbox.base import Command, SandboxSpec
 from sandbox.driver import DockerDriver
 from sandbox.image import DEFAULT_IMAGE
-from sandbox.workspace import AGENT_GID, AGENT_UID
+from sandbox.uids import AGENT_GID, AGENT_UID
 
 from .agent_fleet import AgentFleet, agent_fleet, commit_all
 from .queue import Row

@@ -28,7 +28,7 @@ from repo.mirror import mirror_of
 from sandbox.base import Command, Sandbox, SandboxSpec
 from sandbox.driver import DockerDriver
 from sandbox.image import DEFAULT_IMAGE
-from sandbox.workspace import AGENT_GID, AGENT_UID
+from sandbox.uids import AGENT_GID, AGENT_UID
 from workers.recipes.commands import run_recipe
 
 FRESH, AGAIN, GATE = "by hand", "by hand again", "gate"

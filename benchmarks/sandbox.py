@@ -30,7 +30,7 @@ from sandbox.choice import DRIVERS
 from sandbox.errors import EngineUnavailable
 from sandbox.image import DEFAULT_IMAGE
 from sandbox.pool import WarmPool
-from sandbox.workspace import AGENT_GID, AGENT_UID
+from sandbox.uids import AGENT_GID, AGENT_UID
 
 from .sandbox_costs import children_bytes, containers_bytes, disk_bytes, engine_bytes
 from .sandbox_peers import PEERS, peer

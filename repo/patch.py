@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 import shutil
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ from .errors import CommitMissing, GitFailed, OutputTooLarge, PatchRefused, Tree
 from .git import GIB, Completed
 from .mirror import Mirror
 from .scratch import Scratch, scratch
+from .seed import give_entries_to
 from .wording import capped, each, is_utf8, readable
 
 __all__ = ["FileChange", "Patch", "apply_to_tree", "extract_patch", "patch_between"]
@@ -162,7 +164,7 @@ async def _collected(
     if not (seed and touched and await _take_touched(own, seed, work_tree, touched)):
         if partial:
             raise TreePartial("The rest of the work tree is needed for this patch")
-        await _seed_index(own, base_tree, seed)
+        await _seed_index(own, base_tree, seed, work_tree)
         warnings = await collect(own, work_tree, max_file_bytes=max_bytes, hidden=hidden)
     return _Collected(base_tree, (await own.git("write-tree")).line, warnings)
 
@@ -172,10 +174,12 @@ async def _take_touched(own: Scratch, seed: Path, work_tree: Path, touched: Touc
     return await update_touched(own, work_tree, touched)
 
 
-async def _seed_index(own: Scratch, base_tree: str, seed: Path | None) -> None:
+async def _seed_index(own: Scratch, base_tree: str, seed: Path | None, work_tree: Path) -> None:
     """The copy keeps its time stamp, by which git tells which entries are too young to be trusted unread."""
     if seed is not None:
-        shutil.copy2(seed, own.index_file)
+        shutil.copyfile(seed, own.index_file)
+        await asyncio.to_thread(give_entries_to, own.index_file, work_tree)
+        shutil.copystat(seed, own.index_file)
     await own.git("read-tree", *(["-m", "-i"] if seed else []), base_tree)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,41 @@ from pathlib import Path
 from .changes import NO_MODE, changes_between
 from .collect import Touched
 from .scratch import scratch
+
+# Of an index: see gitformat-index(5). An entry is as long as a multiple of 8, with at least one
+# byte of nothing after its name.
+HEAD_BYTES, CHECKSUM_BYTES = 12, 20
+OWNER = slice(28, 36)  # user and group
+NAME_AT, LENGTH = 62, slice(60, 62)
+MAX_NAME = 0xFFF
+EMPTY_OWNER = bytes(8)
+
+
+def give_entries_to(index: Path, work_tree: Path) -> None:
+    """Have git find the files of a checkout as it knows them, where `work_tree` shows them as another user's: it would
+    read each of them otherwise. All of a checkout's files have one owner, who is found at the first of them, and no
+    command can give a file to somebody."""
+    content = index.read_bytes()
+    before = _first_owner(content)
+    after = work_tree.stat().st_uid.to_bytes(4, "big") + before[4:]
+    if before in (after, EMPTY_OWNER):
+        return
+    body = content[:-CHECKSUM_BYTES].replace(before, after)
+    index.write_bytes(body + hashlib.sha1(body, usedforsecurity=False).digest())
+
+
+def _first_owner(content: bytes) -> bytes:
+    """What was not read from a file has none."""
+    at, entries = HEAD_BYTES, int.from_bytes(content[8:HEAD_BYTES], "big")
+    for _ in range(entries if content[4:8] == b"\0\0\0\2" else 0):
+        owner = content[at + OWNER.start : at + OWNER.stop]
+        if owner != EMPTY_OWNER:
+            return owner
+        length = int.from_bytes(content[at + LENGTH.start : at + LENGTH.stop], "big") & MAX_NAME
+        if length == MAX_NAME:  # or longer: its end is not told
+            break
+        at += (NAME_AT + length + 8) & ~7
+    return EMPTY_OWNER
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,10 +39,11 @@ from .setup_root import HINT, HINT_IN_MEMORY, LayerRoot
 from .shell import first_process, shell_in_namespaces
 from .toolserver import install_server
 from .touched import Stamps
+from .uids import users_report
 from .unfit import NOT_STARTED, why_not_started
 from .view import OverlayView, View, apply_from_outside
 from .watching import UNWATCHED, SandboxWatch
-from .workspace import Workspace, create_workspace, remove_workspace
+from .workspace import Workspace, create_workspace, lower_shown, remove_workspace
 
 NEEDED = {"bwrap": "bubblewrap", "setpriv": "util-linux", "unshare": "util-linux", "mount": "mount"}
 CHECK_TIMEOUT_S = 10.0
@@ -83,7 +84,7 @@ class BubblewrapDriver:
 
     async def report(self) -> list[Finding]:
         isolates = Finding("isolation", await self.check())
-        return [isolates, self.roots.report(), *disk_report(self.state_dir)]
+        return [isolates, self.roots.report(), *disk_report(self.state_dir), users_report(self.state_dir)]
 
     async def shell(self, sandbox_id: str, *, tty: bool) -> list[str]:
         return shell_in_namespaces(group_of(sandbox_id), tty=tty)
@@ -155,19 +156,21 @@ class BubblewrapDriver:
         if in_memory:
             written = min(spec.limits.workspace_bytes, spec.limits.memory_bytes)
             limits = replace(spec.limits, workspace_bytes=written, memory_bytes=spec.limits.memory_bytes + written)
+        # It also changes what the image has for its own user, who is the same in each.
         workspace = await asyncio.to_thread(
-            partial(create_workspace, in_memory=in_memory),
+            partial(create_workspace, own_user=not writable_root, in_memory=in_memory),
             *(self.state_dir, sandbox_id, spec.checkout, limits, card, layer),
         )
         undo.push_async_callback(_dismantle, workspace.folder)
-        lower = [each for each in (layer, workspace.lower) if each is not None]
-        await mount_overlay(workspace.merged, lower, upper=workspace.upper, work=workspace.work)
+        async with lower_shown(workspace):
+            lower, upper, work = [*workspace.below.values()], workspace.upper, workspace.work
+            await mount_overlay(workspace.merged, lower, upper=upper, work=work, source=workspace.source)
         root = await self._root(spec.image, workspace, writable_root)
         group = create_group(sandbox_id, limits or spec.limits)
         channel, process = await self._start(spec, sandbox_id, workspace, root, group, undo)
         allow_private = self._allow_private_egress and writable_root
         proxy = EgressProxy(spec.egress, allow_private=allow_private, outlet=spec.outlet)
-        env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.has_network else {}
+        env = await open_egress(proxy, workspace, channel, ca_bundle, undo) if spec.has_network else {}
         keeper = Namespaces(group, workspace.merged, process, OverlayView(spec, workspace.upper, layer))
         renewal = None
         if spec.reusable:
@@ -182,19 +185,23 @@ class BubblewrapDriver:
         )
 
     async def _root(self, image: str, workspace: Workspace, writable: bool) -> Root:
-        """Layers lie over each other; one that can be written lies on top of them, on the workspace's disk."""
+        """Layers lie over each other; one that can be written lies on top of them, on the workspace's disk. This host's
+        own programs are as they are."""
         folder = workspace.folder / ROOT
         layers, mounted = self.roots.layers(image), folder / "merged"
         if writable and layers == [Path("/")]:
             raise SandboxError("Setup commands cannot change this host.", hint="use an image in a folder of its own")
-        if len(layers) > 1 or writable:
+        if layers != [Path("/")]:
             folder.mkdir()
             (folder / "base").write_text(image)
-            upper, work = workspace.disk / UPPER, workspace.disk / f"{UPPER}-work"
-            for part in (upper, work) if writable else ():
+            top = workspace.disk / UPPER if writable else folder / UPPER
+            work = workspace.disk / f"{UPPER}-work"
+            for part in (top, work) if writable else (top,):
                 part.mkdir()
                 part.chmod(0o755)  # the root's own mode, by the topmost layer
-            await mount_overlay(mounted, layers, upper=upper if writable else None, work=work)
+            # Read-only ones, too: by the very files of the image, a sandbox could watch what another opens.
+            lower = layers if writable or len(layers) > 1 else [top, *layers]
+            await mount_overlay(mounted, lower, upper=top if writable else None, work=work)
         if writable:
             make_places(mounted)
         return Root(mounted, (), writable=True) if writable else self.roots.root(image, mounted)

@@ -11,12 +11,14 @@ from typing import Any
 from .base import MIB, WORKSPACE, Limits, SandboxSpec
 from .seccomp import program
 from .toolserver import ELSEWHERE
-from .workspace import AGENT_GID, AGENT_UID, Workspace
+from .uids import AGENT_GID, AGENT_UID
+from .workspace import Workspace
 
 HOME = "/home/agent"
 TMP = "/tmp"  # noqa: S108 - inside the container, where it is a file system of its own
 SHM = "/dev/shm"  # noqa: S108 - inside
 QUEUES = "/dev/mqueue"
+ACCOUNTS = "/etc/passwd"
 SERVER_PATH = "/run/muster-toolserver.py"
 TOOLS_FOLDER = "/run/muster-tools"  # from the engine's stock; see toolserver/elsewhere.py
 BASE_FOLDER = "/run/muster-base"
@@ -161,6 +163,7 @@ class Opening:
     expires_at_s: int
     runtime: str | None = None
     stocked: Stocked | None = None  # where the engine sees no file of ours
+    accounts: Path | None = None  # in the place of the image's
     root: SetupRoot | None = None  # for the setup phase only
 
     @property
@@ -175,6 +178,19 @@ def labels_of_spec(labels: Mapping[str, str]) -> dict[str, str]:
     return {name.removeprefix(PREFIX): labels[name] for name in theirs if name.startswith(PREFIX)}
 
 
+def renumbered(accounts: bytes, uid: int) -> bytes:
+    """`/etc/passwd` with another number for the image's user.
+
+    >>> renumbered(b"root:x:0:0::/root:/bin/sh\\nagent:x:10001:10001::/home/agent:/bin/sh\\n", 7).splitlines()[1]
+    b'agent:x:7:10001::/home/agent:/bin/sh'
+    """
+    lines = [line.split(b":") for line in accounts.split(b"\n")]
+    for fields in lines:
+        if fields[2:3] == [b"%d" % AGENT_UID]:
+            fields[2] = b"%d" % uid
+    return b"\n".join(b":".join(fields) for fields in lines)
+
+
 def container_config(opening: Opening) -> dict[str, Any]:
     """What the engine is asked to make, in the words of its API."""
     start = start_server(SERVER_PATH if opening.stocked is None else f"{TOOLS_FOLDER}/{ELSEWHERE[-1].name}")
@@ -182,7 +198,7 @@ def container_config(opening: Opening) -> dict[str, Any]:
         "Image": opening.spec.image,
         "Entrypoint": ["/bin/sh", "-c", start, str(opening.spec.limits.lifetime_s), program().hex()],
         "Cmd": [],
-        "User": f"{AGENT_UID}:{AGENT_GID}",
+        "User": f"{opening.workspace.uid}:{AGENT_GID}",
         "WorkingDir": "/",  # any other that is missing would be made in the image
         "Env": [f"{name}={value}" for name, value in _environment(opening.spec.env).items()],
         "Labels": opening.labels,
@@ -220,7 +236,7 @@ def _host_config(opening: Opening) -> dict[str, Any]:
         "NanoCpus": int(limits.cpus * 1e9),
         "PidsLimit": limits.pids,
         "Ulimits": [_ulimit("nofile", limits.open_files), _ulimit("core", 0)],
-        "Tmpfs": {TMP: _tmpfs(limits, "1777"), HOME: _tmpfs(limits, "0755"), SHM: _shm(limits)},
+        "Tmpfs": {TMP: _tmpfs(opening, "1777"), HOME: _tmpfs(opening, "0755"), SHM: _shm(limits)},
         "Mounts": [
             *(_mounts(opening) if opening.stocked is None else _stocked_mounts(opening, opening.stocked)),
             *(_root_mounts(opening, opening.root) if opening.root else ()),
@@ -235,9 +251,10 @@ def _ulimit(name: str, value: int) -> dict[str, Any]:
     return {"Name": name, "Soft": value, "Hard": value}
 
 
-def _tmpfs(limits: Limits, mode: str) -> str:
+def _tmpfs(opening: Opening, mode: str) -> str:
     """Executable, because builds run what they make. Owner given: over a folder of the image, the mode is ignored."""
-    owner = f"uid={AGENT_UID},gid={AGENT_GID},mode={mode}"
+    limits = opening.spec.limits
+    owner = f"uid={opening.workspace.uid},gid={AGENT_GID},mode={mode}"
     return f"rw,exec,nosuid,nodev,size={limits.tmp_bytes},nr_inodes={limits.tmp_inodes},{owner}"
 
 
@@ -250,6 +267,8 @@ def _mounts(opening: Opening) -> list[dict[str, Any]]:
         return [_bind(opening.server, SERVER_PATH)]
     mounts = [_workspace(opening, opening.sandbox_id, opening.workspace.volume_options())]
     mounts.append(_bind(opening.server, SERVER_PATH))
+    if opening.accounts is not None:
+        mounts.append(_bind(opening.accounts, ACCOUNTS))
     if opening.spec.has_network:
         mounts.append(_bind(opening.workspace.egress, EGRESS_FOLDER))
     return mounts

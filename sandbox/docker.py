@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -26,7 +28,7 @@ from repo.seed import Seed
 from .base import Finding
 from .errors import DiskFull, EngineUnavailable, ImageMissing, SandboxError, SandboxLost
 from .touched import Stamps
-from .unfit import FULL_HINT
+from .unfit import FULL_HINT, require_limits
 from .view import OverlayView, View, apply_from_outside
 from .workspace import Workspace
 
@@ -46,8 +48,9 @@ BAD_REQUEST, NOT_FOUND, CONFLICT, INTERNAL, UNREACHABLE = (
 )  # the last is the client library's own
 NO_IMAGE = "muster-no-such-image:none"
 STDERR = 2
-LIMITED = {"MemoryLimit": "memory", "PidsLimit": "processes", "CpuCfsQuota": "CPU"}  # as the engine says what it can do
 LAYERED = ("overlay2", "overlayfs")  # the second is the containerd store's name for it
+MAX_FILE_BYTES = 1024 * 1024  # of /etc/passwd
+NO_REGULAR_FILE = 0x8F280000  # of Go's file modes: folders, links, devices and the like
 MAX_COMPLAINT_BYTES = 2000  # a Python traceback
 ENGINE_HINT = "start Docker, set DOCKER_HOST, or run `muster doctor`"
 REFUSED_HINT = "see the engine's own log, and whether this user may use it: `docker info`"
@@ -151,6 +154,23 @@ class Engine:
                 raise
         raise SandboxError(f"The engine has an image {NO_IMAGE}, which nobody should make.")
 
+    async def file_of(self, path: str, holder: Holder) -> bytes:
+        """Of the holder's image; empty where that has no such file. It is as hostile as the image is."""
+        labels = dict(holder.labels)
+        async with self._call(ignore=(NOT_FOUND,)) as client:
+            config = {"Image": holder.image, "Cmd": ["true"], "Labels": labels}
+            container = await client.containers.create(config, name=holder.name)
+            try:
+                if not await _is_small_file(client, container.id, path):
+                    return b""
+                with await container.get_archive(path) as archive:
+                    member = archive.next()
+                    file = archive.extractfile(member) if member and member.isreg() else None
+                    return file.read() if file else b""
+            finally:
+                await self.remove(holder.name)
+        return b""
+
     async def has_volume(self, name: str) -> bool:
         async with self._call(ignore=(NOT_FOUND,)) as client:
             await client.volumes.get(name)
@@ -168,7 +188,7 @@ class Engine:
             try:
                 await container.put_archive("/stock", archive)
             finally:
-                await container.delete(force=True)
+                await self.remove(holder.name)
 
     async def volume_details(self, label: str) -> list[dict[str, Any]]:
         async with self._call() as client:
@@ -383,20 +403,22 @@ def _attaching(name: str) -> Callable[[], Awaitable[tuple[URL, None, bool]]]:
     return setup
 
 
+async def _is_small_file(client: aiodocker.Docker, container: str, path: str) -> bool:
+    """Asked first: the library takes an archive into memory whole."""
+    place, query = f"containers/{container}/archive", {"path": path}
+    try:
+        async with client._query(place, method="HEAD", params=query) as answer:  # pyright: ignore[reportPrivateUsage]
+            told = json.loads(base64.b64decode(answer.headers["X-Docker-Container-Path-Stat"]))
+    except json.JSONDecodeError:  # the library looks for a reason where such an answer has none: no file is there
+        return False
+    return not told["mode"] & NO_REGULAR_FILE and told["size"] <= MAX_FILE_BYTES
+
+
 async def _kept(client: aiodocker.Docker, image: str) -> Kept:
     details = await client.images.inspect(image)
     base = await client.images.inspect(details["Parent"]) if details["Parent"] else {"Size": 0}
     used = datetime.fromisoformat(str(details["Metadata"]["LastTagTime"])[: len("2000-01-01T00:00:00")])
     return Kept(image, int(details["Size"] - base["Size"]), used.replace(tzinfo=UTC).timestamp())
-
-
-def require_limits(details: Mapping[str, Any]) -> None:
-    """An engine that may not use control groups takes a limit, warns somewhere, and does not hold it."""
-    if missing := [words for field, words in LIMITED.items() if details.get(field) is False]:
-        hint = (
-            "give it control groups v2, delegated to its user (systemd: Delegate=memory pids cpu), or take bubblewrap"
-        )
-        raise EngineUnavailable(f"The Docker engine cannot limit {' and '.join(missing)}.", hint=hint)
 
 
 def security_options(details: Mapping[str, Any]) -> set[str]:

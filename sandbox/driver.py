@@ -16,9 +16,9 @@ from repo.keeping import IN_USE_S, Allowance, Kept
 from .base import Capabilities, Finding, Known, OnOutput, SandboxSpec, Setup
 from .card import Card
 from .channel import Channel
-from .container import EGRESS_FOLDER, OWNER_LABEL, Opening, SetupRoot, container_config
+from .container import ACCOUNTS, EGRESS_FOLDER, OWNER_LABEL, Opening, SetupRoot, container_config, renumbered
 from .disk import DISK_LIMITS, disk_report, held_limits
-from .docker import Container, Engine
+from .docker import Container, Engine, Holder
 from .egress import SOCKET_NAME, EgressProxy, copy_ca_bundle, proxy_environment
 from .elsewhere.assembly import Elsewhere
 from .elsewhere.probe import Placement, placement_of
@@ -34,10 +34,11 @@ from .setup_root import SETUP_LABEL, on_disk, open_root, places_of, root_of
 from .shell import shell_in_container
 from .tools import ToolClient
 from .toolserver import install_server
+from .uids import AGENT_UID, users_report
 from .unfit import NOT_STARTED, why_not_started
 from .view import OverlayView
 from .watching import UNWATCHED, SandboxWatch
-from .workspace import Workspace, create_workspace, remove_workspace
+from .workspace import Workspace, create_workspace, lower_shown, remove_workspace
 
 STARTS_PER_CORE = 2  # more at once are no faster (measured), only more unfair
 # By engine or kernel, wherever a sandbox opens at all; those of the workspace's disk depend on this host.
@@ -78,13 +79,15 @@ class DockerDriver:
         self._stock = Stock(self.engine, self.state_dir / "stock")
         self._placement: Placement | None = None
         self._asking = asyncio.Lock()
+        self._accounts_of: dict[str, bytes] = {}  # by the image's id
         self._starts = asyncio.Semaphore(STARTS_PER_CORE * (os.cpu_count() or 1))
 
     async def open(
         self, spec: SandboxSpec, *, writable_root: bool = False, ca_bundle: Path | None = None
     ) -> OpenSandbox:
         """See `SandboxDriver`. `writable_root` and `ca_bundle` are for the setup phase, whose result is committed."""
-        return await self._openings.open(partial(self._assemble, spec, writable_root, ca_bundle))
+        # A setup changes what the image has for its own user, who is the same in each.
+        return await self._openings.open(partial(self._assemble, spec, writable_root, ca_bundle, not writable_root))
 
     async def check(self) -> str:
         return await self.engine.describe(self._runtime)
@@ -92,7 +95,7 @@ class DockerDriver:
     async def report(self) -> list[Finding]:
         isolates = Finding("isolation", await self.check())
         elsewhere = await self._elsewhere()
-        workspaces = elsewhere.report() if elsewhere else disk_report(self.state_dir)
+        workspaces = elsewhere.report() if elsewhere else [*disk_report(self.state_dir), users_report(self.state_dir)]
         return [isolates, *await self.engine.report(), *workspaces]
 
     async def shell(self, sandbox_id: str, *, tty: bool) -> list[str]:
@@ -146,7 +149,13 @@ class DockerDriver:
         await self.close()
 
     async def _assemble(
-        self, spec: SandboxSpec, writable_root: bool, ca_bundle: Path | None, sandbox_id: str, undo: AsyncExitStack
+        self,
+        spec: SandboxSpec,
+        writable_root: bool,
+        ca_bundle: Path | None,
+        own_user: bool,
+        sandbox_id: str,
+        undo: AsyncExitStack,
     ) -> OpenSandbox:
         expires_at_s = int(time.time()) + spec.limits.lifetime_s + EXPIRY_GRACE_S
         card = Card(self._owner, expires_at_s, dict(spec.labels))
@@ -166,7 +175,7 @@ class DockerDriver:
             size, files = spec.limits.workspace_bytes + root.base_bytes, spec.limits.workspace_inodes + root.base_files
             limits = replace(spec.limits, workspace_bytes=size, workspace_inodes=files)
         workspace = await asyncio.to_thread(
-            partial(create_workspace, in_memory=root is not None and in_memory),
+            partial(create_workspace, own_user=own_user, in_memory=root is not None and in_memory),
             *(self.state_dir, sandbox_id, spec.checkout, limits, card, layer),
         )
         undo.push_async_callback(asyncio.to_thread, remove_workspace, workspace.folder)
@@ -177,8 +186,9 @@ class DockerDriver:
             root = root if in_memory else await asyncio.to_thread(on_disk, root, workspace.disk)
             opening = replace(opening, root=root)
             kept = await open_root(self.engine, opening, self._start, undo)
-        channel = await self._start(opening, undo)
-        env = await open_egress(proxy, workspace.egress, channel, ca_bundle, undo) if spec.has_network else {}
+        async with lower_shown(workspace):
+            channel = await self._start(opening, undo)
+        env = await open_egress(proxy, workspace, channel, ca_bundle, undo) if spec.has_network else {}
         container = Container(self.engine, sandbox_id, OverlayView(spec, workspace.upper, layer))
         renewal = None
         if spec.reusable:
@@ -198,9 +208,27 @@ class DockerDriver:
             kept,
         )
 
+    async def _accounts(self, opening: Opening) -> Path | None:
+        """The image's own, for a user of another number: many programs end where theirs has no name. None where the
+        image has none for `AGENT_UID` either."""
+        image_id = await self.require_image(opening.spec.image)
+        if image_id not in self._accounts_of:
+            holder = Holder(opening.sandbox_id, image_id, opening.labels)
+            self._accounts_of[image_id] = await self.engine.file_of(ACCOUNTS, holder)
+        known = self._accounts_of[image_id]
+        mine = renumbered(known, opening.workspace.uid)
+        if mine == known:
+            return None
+        file = opening.workspace.folder / "passwd"
+        await asyncio.to_thread(file.write_bytes, mine)
+        file.chmod(0o644)
+        return file
+
     async def _root(self, spec: SandboxSpec, sandbox_id: str, *, in_memory: bool) -> SetupRoot:
         image_id = await image_id_of(self.engine, spec.image)
-        places = await places_of(spec.image, image_id, self.state_dir, self.open)
+        # What a setup may write, its own user says.
+        open_as_agent = partial(self._assemble, SandboxSpec(spec.image), False, None, False)
+        places = await places_of(image_id, self.state_dir, partial(self._openings.open, open_as_agent))
         return root_of(sandbox_id, places, spec.limits, in_memory=in_memory)
 
     async def _elsewhere(self) -> Elsewhere | None:
@@ -217,6 +245,8 @@ class DockerDriver:
         undo.push_async_callback(self.engine.remove, name)
         async with self._starts:
             try:
+                if opening.workspace.uid != AGENT_UID:
+                    opening = replace(opening, accounts=await self._accounts(opening))
                 await self.engine.create(name, container_config(opening))
                 stream = await self.engine.start(name)
             except SandboxError as refusal:
@@ -245,11 +275,12 @@ class DockerDriver:
 
 
 async def open_egress(
-    proxy: EgressProxy, folder: Path, channel: Channel, ca_bundle: Path | None, undo: AsyncExitStack
+    proxy: EgressProxy, workspace: Workspace, channel: Channel, ca_bundle: Path | None, undo: AsyncExitStack
 ) -> dict[str, str]:
     """Open the one way out; what a command needs in its environment to find it."""
+    folder = workspace.egress
     undo.push_async_callback(proxy.close)
-    await proxy.start(folder / SOCKET_NAME)
+    await proxy.start(folder / SOCKET_NAME, workspace.uid)
     has_bundle = copy_ca_bundle(ca_bundle, folder)
     port = await ToolClient(channel, {}).relay(f"{EGRESS_FOLDER}/{SOCKET_NAME}")
     return proxy_environment(port, EGRESS_FOLDER if has_bundle else None) | proxy.environment

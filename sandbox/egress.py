@@ -25,7 +25,8 @@ from repo.addresses import is_inner
 
 from .errors import SandboxError
 from .outlet import NO_OUTLET, Credential, Decision, Outlet, environment_for
-from .workspace import AGENT_UID, let_agent_in
+from .uids import AGENT_UID
+from .workspace import let_agent_in
 
 WEB_PORTS = frozenset({80, 443})
 MAX_HEAD_BYTES = 64 * 1024  # eight times what web servers take
@@ -100,6 +101,7 @@ class EgressProxy:
         self._credentials = {(each.host, each.inner_port): each for each in outlet.credentials}
         self._may_connect = may_connect or self._is_public
         self._server: asyncio.Server | None = None
+        self._user = AGENT_UID
         self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
         self._connections: set[asyncio.Task[None]] = set()
         self.refused: set[str] = set()
@@ -109,7 +111,9 @@ class EgressProxy:
         """What commands inside need beside the proxy's address."""
         return environment_for(self._outlet.credentials)
 
-    async def start(self, socket_path: Path) -> Self:
+    async def start(self, socket_path: Path, user: int = AGENT_UID) -> Self:
+        """`user` is the sandbox's."""
+        self._user = user
         try:
             listener = _listen(socket_path)
         except OSError as error:
@@ -134,7 +138,7 @@ class EgressProxy:
         assert task is not None  # asyncio runs this as a task of its own
         self._connections.add(task)
         try:
-            if not _may_come_in(writer) or len(self._connections) > MAX_CONNECTIONS + MAX_WAITING:
+            if not _may_come_in(writer, self._user) or len(self._connections) > MAX_CONNECTIONS + MAX_WAITING:
                 return
             async with self._slots:
                 await self._serve(reader, writer)
@@ -246,12 +250,12 @@ def _listen(socket_path: Path) -> socket.socket:
     return listener
 
 
-def _may_come_in(writer: asyncio.StreamWriter) -> bool:
-    """The sandbox's user and our own, by the kernel's account. Both drivers' sandboxes have no other user, and it is
-    the same number in here as inside; an engine with other numbers sees no socket of ours (`elsewhere/exits.py`)."""
+def _may_come_in(writer: asyncio.StreamWriter, user: int) -> bool:
+    """The sandbox's user and our own, by the kernel's account, which counts as this host does. An engine with other
+    numbers sees no socket of ours (`elsewhere/exits.py`)."""
     connection: socket.socket = writer.get_extra_info("socket")
     _, uid, _ = PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))
-    if uid in (AGENT_UID, os.geteuid()):
+    if uid in (user, os.geteuid()):
         return True
     log.warning("the user %d of this host was refused by the egress proxy of a sandbox", uid)
     return False

@@ -6,14 +6,17 @@ import ctypes
 import errno
 import os
 import platform
+import struct
 from pathlib import Path
 
 from .errors import SandboxError, SandboxLost, Unsupported
 
 NOSUID, NODEV, NOEXEC = 2, 4, 8  # of a mount: linux/mount.h
 DETACH = 2
-OPEN_TREE, MOVE_MOUNT = 428, 429  # the same number on every machine
-CLONE_TREE, CLOSE_ON_EXEC, EMPTY_PATH = 1, os.O_CLOEXEC, 4
+OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442  # the same number on every machine
+CLONE_TREE, CLOSE_ON_EXEC, EMPTY_PATH, EMPTY_PATH_AT = 1, os.O_CLOEXEC, 4, 0x1000
+ATTRIBUTES = struct.Struct("4Q")  # to set, to clear, propagation, user namespace
+READ_ONLY, MAP_OWNERS = 1, 0x100000
 HERE = -100
 OWN_FOLDERS = 0x200  # CLONE_FS: this thread's root and working folder become its own
 IO_PRIORITY, OF_PROCESS = {"x86_64": 252, "aarch64": 31}, 1
@@ -29,8 +32,11 @@ MEANS = {
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def mount(kind: str, target: Path, options: str, flags: int) -> None:
-    _done(_libc.mount(kind.encode(), os.fsencode(target), kind.encode(), flags, os.fsencode(options)), f"mount {kind}")
+def mount(kind: str, target: Path, options: str, flags: int, *, source: str = "") -> None:
+    _done(
+        _libc.mount(os.fsencode(source or kind), os.fsencode(target), kind.encode(), flags, os.fsencode(options)),
+        f"mount {kind}",
+    )
 
 
 def unmount(target: Path) -> None:
@@ -45,6 +51,13 @@ def copy_of_mount(place: Path) -> int:
 
 def attach(copy: int, target: Path) -> None:
     _done(_libc.syscall(MOVE_MOUNT, copy, b"", HERE, os.fsencode(target), EMPTY_PATH), "move_mount")
+
+
+def map_owners(copy: int, user_namespace: int) -> None:
+    """Of a mount that `copy_of_mount` gave: owners are those that the namespace says. It can only be read, also by who
+    removes what lies there."""
+    wanted = ATTRIBUTES.pack(READ_ONLY | MAP_OWNERS, 0, 0, user_namespace)
+    _done(_libc.syscall(MOUNT_SETATTR, copy, b"", EMPTY_PATH_AT, wanted, ctypes.c_size_t(len(wanted))), "mount_setattr")
 
 
 def leave_folders() -> None:

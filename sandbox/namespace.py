@@ -11,7 +11,8 @@ from .base import WORKSPACE, SandboxSpec
 from .cgroup import ControlGroup
 from .container import EGRESS_FOLDER, HOME, QUEUES, SERVER_PATH, SHM, SHM_BYTES, TMP, start_server
 from .errors import SandboxError
-from .workspace import AGENT_GID, AGENT_UID, Workspace
+from .uids import AGENT_GID, AGENT_UID
+from .workspace import Workspace
 
 # In the launcher's own mount namespace, over a folder that every system has.
 STAGE = "/mnt"
@@ -28,9 +29,8 @@ HOST_PARTS = (
     "etc/ssl/certs",
 )  # fmt: skip
 # bubblewrap drops privileges as far as it got them; as nobody special it has none to begin with.
-AS_AGENT = (
-    "setpriv", f"--reuid={AGENT_UID}", f"--regid={AGENT_GID}", "--clear-groups", "--no-new-privs",
-    "--bounding-set=-all", "--inh-caps=-all", "--",
+AS_NOBODY_SPECIAL = (
+    f"--regid={AGENT_GID}", "--clear-groups", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--",
 )  # fmt: skip
 
 # A mount namespace begins as a copy of this host's: what other sandboxes have mounted would stay for as long as this
@@ -67,7 +67,8 @@ class Opening:
 def launcher(opening: Opening) -> list[str]:
     """Run as root, in a mount namespace of its own, so that these mounts are gone when the sandbox is."""
     limits = opening.spec.limits
-    owner = f"uid={AGENT_UID},gid={AGENT_GID}"
+    owner = f"uid={opening.workspace.uid},gid={AGENT_GID}"
+    become = ("setpriv", f"--reuid={opening.workspace.uid}", *AS_NOBODY_SPECIAL)
     lines = ["set -e", *(f"echo $$ > {shlex.quote(str(entrance))}" for entrance in opening.group.entrances)]
     # State folders are for their owner's eyes: nobody special finds what he needs here.
     lines.append(f"mount -t tmpfs -o mode=0755 tmpfs {STAGE}")
@@ -82,7 +83,7 @@ def launcher(opening: Opening) -> list[str]:
         options = f"nosuid,nodev,size={size},nr_inodes={inodes},mode={mode},{owner}"
         lines += [f"mkdir {place}", f"mount -t tmpfs -o {options} tmpfs {place}"]
     lines.append(LET_GO)
-    lines += [f"ulimit -n {limits.open_files}", "ulimit -c 0", f"exec {shlex.join([*AS_AGENT, *bubblewrap(opening)])}"]
+    lines += [f"ulimit -n {limits.open_files}", "ulimit -c 0", f"exec {shlex.join([*become, *bubblewrap(opening)])}"]
     return ["unshare", "--mount", "/bin/sh", "-c", "\n".join(lines)]
 
 
@@ -114,6 +115,7 @@ def bubblewrap(opening: Opening) -> list[str]:
     environment = {"PATH": PATH, "HOME": HOME, "LANG": "C.UTF-8", "PIP_DISABLE_PIP_VERSION_CHECK": "1", **spec.env}
     return [
         "bwrap",
+        # Inside, its user has the number that the image knows.
         *("--unshare-user", "--disable-userns", "--uid", str(AGENT_UID), "--gid", str(AGENT_GID)),
         *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup"),
         *("--hostname", "sandbox", "--die-with-parent", "--new-session", "--as-pid-1"),

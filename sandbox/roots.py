@@ -71,11 +71,9 @@ class Roots:
         return self.built / quote(image, safe="")
 
     def root(self, image: str, mounted: Path) -> Root:
-        """`mounted`: where the layers lie over each other, when there are several."""
+        """`mounted`: where the layers lie over each other; this host's own do not."""
         layers = self.layers(image)
-        if layers == [Path("/")]:
-            return Root(layers[0], HOST_PARTS)
-        return Root(layers[0] if len(layers) == 1 else mounted, ROOT_PARTS)
+        return Root(layers[0], HOST_PARTS) if layers == [Path("/")] else Root(mounted, ROOT_PARTS)
 
     async def image_id(self, image: str) -> str | None:
         """Changes when the folder at the bottom is another one. None when there is no such image."""

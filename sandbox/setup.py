@@ -31,11 +31,18 @@ from .opened import OpenSandbox
 from .outlet import Outlet
 from .setup_files import FOLDER, begin, finish, folder_of, stamp, used_at_s
 from .setup_root import ask_inside, measured, require_within, size_told
+from .uids import AGENT_UID
 
 REPOSITORY = "muster-setup"
 COMMAND_TIMEOUT_S = 1800.0  # a first install of a large project compiles things
 # The start of the sandbox, the end of its processes and the commit of gigabytes.
 MARGIN_S = 900
+# Sandboxes of the image are users of other numbers, in the same group. Folders that a setup may write are file systems
+# of their own; what is in the pruned ones is not kept, or shown to another user by its mount.
+OPEN_UP = (
+    "find / \\( -path /proc -o -path /sys -o -path /dev -o -path /tmp -o -path /workspace \\) -prune -o"
+    f" -user {AGENT_UID} ! -type l -perm -400 ! -perm -040 -exec chmod g+rX {{}} + 2> /dev/null"
+)
 STAMP_EVERY_S = IN_USE_S / 4
 OPENING_S = 60.0  # from the moment that a task is told of its image until its sandbox is made from it
 NOT_FOUND = 127  # as every shell says it
@@ -96,6 +103,7 @@ async def ensure_setup(
             async with await open_writable(spec, ca_bundle=index.ca_bundle) as sandbox:
                 for command in setup.commands:
                     await _run(sandbox, command, index, on_output)
+                await sandbox.exec(Command(OPEN_UP))
                 await sandbox.kill_all()  # what still runs would be kept in the middle of a write
                 await _keep(sandbox, setup, tag, images, state_dir)
             stamp_use(lock)
@@ -208,7 +216,7 @@ async def image_id_of(images: ImageStore, image: str) -> str:
 
 
 def setup_tag(image_id: str, setup: Setup) -> str:
-    parts = json.dumps([image_id, setup.repository_key, setup.commit, list(setup.commands)])
+    parts = json.dumps([image_id, setup.repository_key, setup.commit, list(setup.commands), OPEN_UP])
     owner, key = (hashlib.sha256(each.encode()).hexdigest() for each in (setup.tenant, parts))
     return f"{REPOSITORY}:{owner[:16]}-{key[:32]}"
 

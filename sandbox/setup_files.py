@@ -18,7 +18,7 @@ from repo.removal import discard_tree
 
 from .base import MIB, Setup
 from .errors import LimitExceeded
-from .workspace import AGENT_GID, AGENT_UID
+from .uids import AGENT_GID, AGENT_UID
 
 FOLDER = "setup-files"  # in a driver's state folder
 FILES, OF = "files", "of"

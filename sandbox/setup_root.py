@@ -16,7 +16,7 @@ from typing import Any
 from repo.keeping import GIB
 from repo.lock import file_lock
 
-from .base import MIB, WORKSPACE, Command, Limits, SandboxSpec
+from .base import MIB, WORKSPACE, Command, Limits
 from .channel import Channel
 from .container import WRITER, Opening, Place, SetupRoot
 from .docker import Engine
@@ -163,13 +163,13 @@ def on_disk(root: SetupRoot, disk: Path) -> SetupRoot:
 
 
 async def places_of(
-    image: str, image_id: str, state_dir: Path, open_sandbox: Callable[[SandboxSpec], Awaitable[OpenSandbox]]
+    image_id: str, state_dir: Path, open_sandbox: Callable[[], Awaitable[OpenSandbox]]
 ) -> tuple[Place, ...]:
-    """Looked for once in each image."""
+    """Looked for once in each image, as the user that setups are."""
     note = state_dir / PLACES_FOLDER / f"{image_id.rpartition(':')[2]}.json"
     async with file_lock(note.with_suffix(".lock")):
         if not note.exists():
-            async with await open_sandbox(SandboxSpec(image)) as sandbox:
+            async with await open_sandbox() as sandbox:
                 found: list[dict[str, Any]] = await ask_inside(sandbox, "look", "")
             part = note.with_suffix(".part")
             part.write_text(json.dumps([asdict(Place(**each)) for each in found]))

@@ -10,14 +10,14 @@ from .cgroup import ControlGroup
 from .container import HOME
 from .errors import SandboxLost
 from .namespace import PATH
-from .workspace import AGENT_GID, AGENT_UID
+from .uids import AGENT_GID, AGENT_UID
 
 BEST_SHELL = "command -v bash > /dev/null && exec bash || exec sh"
 
 
 def shell_in_container(name: str, *, tty: bool) -> list[str]:
-    """By the engine's client, which has the engine make a terminal inside."""
-    options = ["--interactive", *(["--tty"] if tty else []), "--user", f"{AGENT_UID}:{AGENT_GID}"]
+    """By the engine's client, which has the engine make a terminal inside. Its user is the container's."""
+    options = ["--interactive", *(["--tty"] if tty else [])]
     return ["docker", "exec", *options, "--workdir", WORKSPACE, name, "/bin/sh", "-c", BEST_SHELL]
 
 

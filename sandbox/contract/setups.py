@@ -75,7 +75,7 @@ LOOK_AT_ROOT = """
 cd /opt/venv; stat -c %h of-1; readlink out; ls bin/pip bin/pytest include white 2>&1 | grep -c 'No such'
 stat -c %a shut/in shut/in/file dark; head -1 bin/ruff; ls -d moved/new
 """
-ROOT_FOUND = b"21\n/etc/passwd\n4\n500\n0\n0\n#!/opt/venv/bin/python3\nmoved/new\n"
+ROOT_FOUND = b"21\n/etc/passwd\n4\n550\n0\n0\n#!/opt/venv/bin/python3\nmoved/new\n"
 
 
 async def setups_end_at_their_bounds(stage: Stage, key: str) -> None:

@@ -15,7 +15,7 @@ from repo.temporary import temporary_folder
 
 from ..base import Command, ExecResult, Sandbox, SandboxDriver, SandboxSpec
 from ..host_process import run
-from ..workspace import AGENT_GID, AGENT_UID
+from ..uids import AGENT_GID, AGENT_UID
 
 PROJECT = {
     "src/app.py": "def answer():\n    return 41\n",

@@ -20,7 +20,8 @@ from ..errors import PathError
 from ..opened import OpenSandbox
 from ..setup_root import open_root
 from ..tools import ToolClient
-from ..workspace import AGENT_GID, AGENT_UID, create_folder, remove_workspace
+from ..uids import AGENT_GID, AGENT_UID
+from ..workspace import create_folder, remove_workspace
 from .exits import open_exits
 from .keeper import Inside
 from .probe import Placement

@@ -23,9 +23,6 @@ NAME = "pack"
 LENGTH = struct.Struct("!Q")
 PAGE_BYTES = 4096
 CHUNK_BYTES = 1024 * 1024
-CONFIG = ".git/config"
-# Laid out anew, a file has another inode and another time of change: git inside would read every file once.
-STAMPS = b"\tcheckStat = minimal\n\ttrustctime = false\n"
 
 Entry = tuple[str, int, int, int | str]  # name, mode, modified (ns), bytes or where a link leads
 
@@ -83,7 +80,7 @@ def _entries(folder: Path, place: str) -> Iterator[Entry]:
             elif stat.S_ISLNK(mode):
                 yield name, mode, modified_ns, os.readlink(each.path)
             elif stat.S_ISREG(mode):
-                yield name, mode, modified_ns, status.st_size + len(STAMPS) * (name == CONFIG)
+                yield name, mode, modified_ns, status.st_size
 
 
 def _write_pack(file: BinaryIO, roots: Mapping[str, Path], entries: list[Entry], index: bytes) -> str:
@@ -99,12 +96,10 @@ def _parts(roots: Mapping[str, Path], entries: list[Entry], index: bytes) -> Ite
     yield index
     for name, mode, _, size in entries:
         if stat.S_ISREG(mode):
-            extra = STAMPS if name == CONFIG else b""
-            left = int(size) - len(extra)
+            left = int(size)
             with (roots[name] / name).open("rb") as source:
                 while left and (data := source.read(min(left, CHUNK_BYTES))):
                     left -= len(data)
                     yield data
             if left:
                 raise SandboxError(f"The checkout {roots[name]} changes while it is read.")
-            yield extra

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from repo.temporary import temporary_folder
 
-from ..workspace import AGENT_UID
+from ..uids import AGENT_UID
 from .build import (
     HERE,
     SLIM,

@@ -18,7 +18,7 @@ from repo.patch import apply_to_tree
 from sandbox.base import Command, SandboxSpec
 from sandbox.driver import DockerDriver
 from sandbox.image import DEFAULT_IMAGE
-from sandbox.workspace import AGENT_GID, AGENT_UID
+from sandbox.uids import AGENT_GID, AGENT_UID
 
 pytestmark = [
     pytest.mark.skipif(not SOAK, reason="make soak runs it"),

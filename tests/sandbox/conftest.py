@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -19,7 +20,50 @@ from sandbox.driver import DockerDriver
 from sandbox.image.build import build_image
 from sandbox.opened import OpenSandbox
 
+# Of the engine; what runs on Docker runs on it instead. `make soak` tries gVisor's so.
+RUNTIME = os.environ.get("MUSTER_TEST_RUNTIME")
+OLD_COREUTILS = "ls and stat of newer coreutils get EINVAL from its statx"
+WHOLE = "the limit ends the whole sandbox, and not the command"
+OPEN_SERVER = "children of the tool server can end it, read its environment and write into its output"
+# What does not hold on Debian's runsc, 0.0~20221219: see docs/sandbox.md.
+NOT_ON_RUNSC = {
+    "a_link_out_of_the_workspace_ends_inside": "a root that cannot be written says so in other words",
+    "two_sandboxes_of_one_checkout_do_not_see_each_other": OLD_COREUTILS,
+    "many_commands_run_at_once": "eight that look round and round ended the sandbox once, on a busy machine",
+    "a_command_is_held": OPEN_SERVER,
+    "a_reply_cannot_be_forged": OPEN_SERVER,
+    "pids__a_fork_bomb_is_bounded_and_ends_with_its_time": WHOLE,
+    "pids__what_a_bomb_left_does_not_block_the_next_command": WHOLE,
+    "pids__out_of_processes_is_said_and_passes": WHOLE,
+    "memory_bytes__a_memory_bomb_kills_the_command_and_not_the_server": WHOLE,
+    "tmp_bytes__temporary_space_ends_at_its_size": OLD_COREUTILS,
+    "tmp_inodes__temporary_files_end_at_their_number": "its file systems in memory count no files",
+    "workspace_bytes__the_workspace_ends_at_its_size_and_can_be_cleared": OLD_COREUTILS,
+    "shm_inodes__files_of_shared_memory_end_at_their_number": "its file systems in memory count no files",
+    "test_what_fills_up_says_so_and_can_be_cleared": WHOLE,
+    "test_killing_everything_leaves_the_server": OPEN_SERVER,
+    "test_a_fork_bomb_ends_with_its_time": WHOLE,
+    "test_a_service_that_floods_and_many_of_them": WHOLE,
+    "test_every_probe_is_refused": OPEN_SERVER,
+}
 Run = Callable[..., Awaitable[ExecResult]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items if RUNTIME == "runsc" else ():
+        case = item.callspec.params.get("name", "") if isinstance(item, pytest.Function) and "[" in item.name else ""
+        for name in {case, item.name.partition("[")[0]} & NOT_ON_RUNSC.keys():
+            item.add_marker(pytest.mark.xfail(reason=NOT_ON_RUNSC[name], strict=False))
+
+
+@pytest.fixture(scope="session")
+def runtime() -> str | None:
+    """Where the engine has not the one that is asked for, what needs it is skipped."""
+    if RUNTIME:
+        told = subprocess.check_output(["docker", "info", "--format", "{{json .Runtimes}}"], text=True)
+        if RUNTIME not in json.loads(told):
+            pytest.skip(f"the engine has no runtime {RUNTIME}: see docs/sandbox.md")
+    return RUNTIME
 
 
 @pytest.fixture
@@ -44,8 +88,10 @@ def owner() -> str:
 
 
 @pytest.fixture
-async def driver(tmp_path: Path, owner: str, engine_lists: Callable[[str], list[str]]) -> AsyncIterator[DockerDriver]:
-    async with DockerDriver(tmp_path / "state", owner) as opened:
+async def driver(
+    tmp_path: Path, owner: str, runtime: str | None, engine_lists: Callable[[str], list[str]]
+) -> AsyncIterator[DockerDriver]:
+    async with DockerDriver(tmp_path / "state", owner, runtime) as opened:
         yield opened
     assert engine_lists(owner) == []
     assert list((tmp_path / "state").glob("sandboxes/*")) == []

@@ -21,7 +21,7 @@ from sandbox.egress import (
 )
 from sandbox.errors import SandboxError
 from sandbox.index import PackageIndex, index_from
-from sandbox.workspace import AGENT_GID
+from sandbox.uids import AGENT_GID
 
 
 class WebServer:
@@ -64,6 +64,7 @@ async def through(proxy: EgressProxy, tmp_path: Path, request: str, then: str = 
 
 
 # It starts in the folder, because only we may enter those above it.
+SANDBOX_UID = 2_000_017
 ASK_AS = """
 import os, socket, sys
 user = int(sys.argv[1])
@@ -79,10 +80,10 @@ except (BrokenPipeError, ConnectionResetError):
 """
 
 
-@pytest.mark.parametrize("user", [0, 10001, 65534], ids=["ours", "the sandbox's", "another"])
+@pytest.mark.parametrize("user", [0, SANDBOX_UID, 10001, 65534], ids=["ours", "the sandbox's", "another's", "nobody"])
 async def test_only_the_sandboxs_user_and_ours_are_heard(tmp_path: Path, user: int, caplog: pytest.LogCaptureFixture):
     """By what the kernel says of who connects: the socket's mode alone is one slip away from everybody."""
-    proxy = await EgressProxy([]).start(tmp_path / "proxy.sock")
+    proxy = await EgressProxy([]).start(tmp_path / "proxy.sock", SANDBOX_UID)
     mode, group = (tmp_path / "proxy.sock").stat().st_mode & 0o777, (tmp_path / "proxy.sock").stat().st_gid
     for each, wide in ((tmp_path, 0o755), (tmp_path / "proxy.sock", 0o666)):
         each.chmod(wide)
@@ -93,8 +94,8 @@ async def test_only_the_sandboxs_user_and_ours_are_heard(tmp_path: Path, user: i
     await proxy.close()
 
     assert (mode, group, asking.returncode) == (0o660, AGENT_GID, 0)
-    assert answer.startswith(b"HTTP/1.1 403") if user != 65534 else answer == b""
-    assert ("the user 65534 of this host was refused" in caplog.text) == (user == 65534)
+    assert answer.startswith(b"HTTP/1.1 403") if user in (0, SANDBOX_UID) else answer == b""
+    assert (f"the user {user} of this host was refused" in caplog.text) == (user in (10001, 65534))
 
 
 async def test_a_tunnel_to_an_allowed_host_carries_bytes_both_ways(web: WebServer, tmp_path: Path):

@@ -18,7 +18,7 @@ from repo.mirror import Mirror, mirror_of
 from repo.public import pinned_to_public
 from sandbox.base import Limits, SandboxDriver, SandboxSpec, Setup, SetupLimits
 from sandbox.outlet import Outlet, Tell, tell_nobody
-from sandbox.workspace import AGENT_GID, AGENT_UID
+from sandbox.uids import AGENT_GID, AGENT_UID
 from transport.blobs.base import Blobs
 from transport.blobs.owners import acting_tenant
 from transport.state_folder import private_folder

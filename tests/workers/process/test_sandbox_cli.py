@@ -25,7 +25,7 @@ pytestmark = pytest.mark.docker
 
 MUSTER = (sys.executable, "-m", "orchestrator.cli.main", "sandbox")
 SCREEN_LINES = 24
-LOOK = "id -u; pwd; cat told; touch mine; touch /etc/mine 2>/dev/null || echo held; exit 7\n"
+LOOK = "id -g; pwd; cat told; touch mine; touch /etc/mine 2>/dev/null || echo held; exit 7\n"
 
 
 async def muster(*words: str, env: dict[str, str], said: str = "") -> subprocess.CompletedProcess[str]:
