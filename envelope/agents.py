@@ -47,9 +47,13 @@ class AgentCard(Wire):
 
 
 class ProjectCards(Wire):
-    """The agents that a repository brings at a commit, as they are for whoever does not trust it."""
+    """The agents that a repository brings at a commit, as they are for whoever does not trust it.
+
+    They are for the tenant that brought it: a commit's id opens no repository. An older worker names none.
+    """
 
     commit: str
+    tenant: str = ""
     agents: tuple[AgentCard, ...] = ()
 
 

@@ -69,3 +69,10 @@ def content_key(*parts: str | bytes) -> str:
     Who makes it decides what counts as the same work. The queue compares the work of all other keys.
     """
     return CONTENT + digest_of(*parts)
+
+
+def require_own_key(key: str) -> str:
+    """A caller's idempotency key; `ValueError` for one that could be mistaken for a program's."""
+    if key.startswith(CONTENT):
+        raise ValueError(f"keys that begin with `{CONTENT}` are the fleet's own: choose another")
+    return key

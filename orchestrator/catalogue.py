@@ -13,15 +13,17 @@ PEOPLE_START = frozenset({"primary", "all"})
 USUAL = "build"
 
 
-def agents_of(workers: Iterable[WorkerCard], *, commit: str = "") -> dict[str, AgentCard]:
-    """All agents by name, with those of a repository's commit that a worker has seen.
+def agents_of(workers: Iterable[WorkerCard], *, commit: str = "", tenant: str = "") -> dict[str, AgentCard]:
+    """All agents by name, with those of a repository's commit that a worker has seen for this tenant: to know the
+    commit of another's is not to have its repository.
 
     While a fleet is being upgraded two workers may differ: the newest version's card counts.
     """
     by_age = sorted(workers, key=lambda worker: _numbers(worker.version))
     everywhere = {agent.name: agent for worker in by_age for agent in worker.agents}
-    projects = (project for worker in by_age for project in worker.projects if project.commit == commit)
-    return everywhere | {agent.name: agent for project in projects for agent in project.agents}
+    projects = [project for worker in by_age for project in worker.projects]
+    ours = [project for project in projects if (project.tenant, project.commit) == (tenant, commit)]
+    return everywhere | {agent.name: agent for project in ours for agent in project.agents}
 
 
 def is_startable(agent: AgentCard) -> bool:
@@ -35,13 +37,14 @@ def agent_named(
     *,
     by_person: bool = True,
     commit: str = "",
+    tenant: str = "",
     project: Iterable[AgentCard] = (),
 ) -> AgentCard:
     """The agent's card; `UnknownName` when nobody offers it, or when it is not one that people start.
 
     `project`: what the caller has read in its repository itself; it counts more than what workers tell of `commit`.
     """
-    agents = agents_of(workers, commit=commit) | {card.name: card for card in project}
+    agents = agents_of(workers, commit=commit, tenant=tenant) | {card.name: card for card in project}
     card = agents.get(name)
     startable = {known for known, agent in agents.items() if is_startable(agent)}
     if card is None:
@@ -57,15 +60,20 @@ def agent_named(
 
 
 def default_agent(
-    setting: str, workers: Iterable[WorkerCard], *, commit: str = "", project: Iterable[AgentCard] = ()
+    setting: str,
+    workers: Iterable[WorkerCard],
+    *,
+    commit: str = "",
+    tenant: str = "",
+    project: Iterable[AgentCard] = (),
 ) -> AgentCard:
     """Who does a goal that names nobody. `UnknownName` when the setting names nobody that people start."""
     if setting:
         try:
-            return agent_named(setting, workers, commit=commit, project=project)
+            return agent_named(setting, workers, commit=commit, tenant=tenant, project=project)
         except UnknownName as e:
             raise UnknownName(f"the setting default_agent: {e.message}", hint=e.hint) from e
-    agents = agents_of(workers, commit=commit) | {card.name: card for card in project}
+    agents = agents_of(workers, commit=commit, tenant=tenant) | {card.name: card for card in project}
     startable = sorted(name for name, agent in agents.items() if is_startable(agent))
     if not startable:
         hint = f"see: muster agents list{_of_unsigned(workers)}"

@@ -138,7 +138,8 @@ class Muster(Facets, SessionMethods):
         said: GoalFields = {"sender": "api", **known, **fields}
         workspace = said.get("workspace")
         commit = workspace.base if workspace else ""
-        doers = doers_of(agent, await self.workers(), plan=plan, given_plan=given_plan, commit=commit)
+        workers = await self.workers()
+        doers = doers_of(agent, workers, plan=plan, given_plan=given_plan, commit=commit, tenant=tenant)
         return goal_for(goal, doers, self.settings, **said)
 
     async def fanout(
@@ -149,7 +150,8 @@ class Muster(Facets, SessionMethods):
         `{item}` in the prompt stands for the item, `{name}` for its field. `BadInput` where each would be the same.
         """
         workers, workspace = await self.workers(), fields.get("workspace")
-        card = agent_named(agent, workers, by_person=False, commit=workspace.base if workspace else "")
+        commit, tenant = workspace.base if workspace else "", fields.get("tenant") or self.settings.tenant
+        card = agent_named(agent, workers, by_person=False, commit=commit, tenant=tenant)
         said: FanoutFields = {"sender": "api", **fields}
         over = items_of_values(items, name="the list of items")
         return await fanout_request(
@@ -343,8 +345,9 @@ class Muster(Facets, SessionMethods):
         return await self.transport.workers()
 
     async def agents(self, *, commit: str = "") -> list[AgentCard]:
-        """Who can be asked for, as live workers offer them; with those of a repository's commit that one has seen."""
-        return list(agents_of(await self.workers(), commit=commit).values())
+        """Who can be asked for, as live workers offer them; with those of a repository's commit that one has seen for
+        this client's tenant."""
+        return list(agents_of(await self.workers(), commit=commit, tenant=self.settings.tenant).values())
 
     async def dead_letters(self, *, limit: int = 100) -> list[DeadLetter]:
         """Tasks that ended because nobody could do them, the latest first."""

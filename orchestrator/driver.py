@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from envelope.budget import Metrics
-from envelope.errors import CODES
+from envelope.errors import CODES, BadSignature, DecodeError
 from envelope.events import ChildEnded, ChildSpawned, Event, WarningRaised
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskProgress, TaskRequest, TaskResult
@@ -273,10 +273,10 @@ class Driver:
                 )
 
     async def _place(self, work: Work, handle: Handle) -> _Placed:
-        """What was done before for somebody else, without success, is submitted once more."""
+        """What was done before for another driver, without success, or for nobody's, is submitted once more."""
         while handle.existing and await self._is_foreign(handle):
             result = await self.transport.result(handle.task_id)
-            if result is None or work.reusable(result):
+            if await self._is_drivers(handle) and (result is None or work.reusable(result)):
                 return _Placed(work, handle, foreign=True)
             work = work.after(handle.task_id)
             [handle] = await self._accepted([work.request])
@@ -286,6 +286,15 @@ class Driver:
         placed = self._live[handle.task_id] = _Placed(work, handle, foreign=False, fresh=fresh)
         self.met.add(handle.trace_id)
         return placed
+
+    async def _is_drivers(self, handle: Handle) -> bool:
+        """Only drivers make their keys of the work: whoever else may submit could have chosen one."""
+        try:
+            found = await self.transport.request(handle.task_id)
+            above = found.parent_task_id or found.batch_id
+            return bool(above) and (await self.transport.request(above)).recipient == DRIVERS
+        except (BadSignature, DecodeError, NotFound):
+            return False
 
     async def _is_foreign(self, handle: Handle) -> bool:
         """An existing task may be our own: this driver was killed and runs again."""

@@ -18,11 +18,11 @@ from transport.errors import NotFound
 
 from .driver import Driver
 from .gate import Gate
-from .gating.text import excused_text
+from .gating.text import excused_text, told_by_driver
 from .hidden import Judged, behind
 from .judgement import Judgement, Run, read_run
 from .resume import terms_of
-from .submit import GoalParams, SessionChange, params_of
+from .submit import GoalParams, SessionChange, is_goal, params_of
 from .trial import LAST, Proof, VerifiedBase
 
 UNCHANGED = "nothing was changed"
@@ -133,7 +133,9 @@ async def _stood(driver: Driver, gate: Gate, history: Sequence[SessionChange]) -
         goal, result = await driver.transport.request(last.goal), await driver.transport.result(last.goal)
     except NotFound:
         return _Stood(on, None, None, {})
-    told: dict[str, Any] = (result and result.output.structured) or {}
+    told = told_by_driver(result) if result else {}
+    if not is_goal(goal) or goal.tenant != driver.request.tenant or told.get("verified") is not True:
+        return None  # a history that nobody's goals have made
     return _Stood(on, await _known_run(driver, on, told), goal, told)
 
 

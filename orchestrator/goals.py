@@ -34,18 +34,20 @@ def doers_of(
     plan: PlanMode | str = PlanMode.NONE,
     given_plan: Plan | None = None,
     commit: str = "",
+    tenant: str = "",
     project: Iterable[AgentCard] = (),
 ) -> Doers:
-    """For a goal on this commit, by an agent's card or its name. What the agent `plan` plans, `build` does.
+    """For a goal on a tenant's commit, by an agent's card or its name. What the agent `plan` plans, `build` does.
 
     `given_plan`: the first plan, made by a person. `project`: the agents of the repository, where the caller read them.
     `BadInput` for a plan that could not be carried out, `UnknownName` for an agent that nobody offers.
     """
     known = list(workers)
-    card = agent_named(agent, known, commit=commit, project=project) if isinstance(agent, str) else agent
+    if isinstance(agent, str):
+        agent = agent_named(agent, known, commit=commit, tenant=tenant, project=project)
     mode = _led_by(mode_named(plan), given_plan)
-    planning = planning_of(mode, card, known, commit=commit, project=project, plan=given_plan)
-    return Doers(card, planning, agent_named(BUILD, known) if card.name == PLAN else None)
+    planning = planning_of(mode, agent, known, commit=commit, tenant=tenant, project=project, plan=given_plan)
+    return Doers(agent, planning, agent_named(BUILD, known) if agent.name == PLAN else None)
 
 
 def goal_for(goal: str, doers: Doers, settings: Settings, **fields: Unpack[GoalFields]) -> TaskRequest:

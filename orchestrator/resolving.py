@@ -43,6 +43,8 @@ def _request(task: TaskRequest | TaskFields, workers: Sequence[WorkerCard], near
     if not is_resolved(task):
         agent = task.agent if isinstance(task, TaskRequest) else task.get("agent", "")
         workspace = task.workspace if isinstance(task, TaskRequest) else task.get("workspace")
+        tenant = task.tenant if isinstance(task, TaskRequest) else task.get("tenant") or "default"
         commit = workspace.base if workspace else ""
-        return resolved(task, agent_named(agent, workers, by_person=False, commit=commit), near=near)
+        card = agent_named(agent, workers, by_person=False, commit=commit, tenant=tenant)
+        return resolved(task, card, near=near)
     return task if isinstance(task, TaskRequest) else task_request(near=near, **task)

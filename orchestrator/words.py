@@ -92,4 +92,9 @@ def plain(text: str) -> str:
     >>> plain("a\\x1b[2Jb\\n")
     'a?[2Jb'
     """
-    return "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in text).rstrip()
+    return shown(text).rstrip()
+
+
+def shown(text: str) -> str:
+    """As `plain`, sign for sign: what is between words stays, at their ends, too."""
+    return "".join(char if char.isprintable() else " " if char.isspace() else "?" for char in text)

@@ -28,7 +28,7 @@ from repo.seed import Seed
 from .base import Finding
 from .errors import DiskFull, EngineUnavailable, ImageMissing, SandboxError, SandboxLost
 from .touched import Stamps
-from .unfit import FULL_HINT
+from .unfit import FULL_HINT, require_limits
 from .view import OverlayView, View, apply_from_outside
 from .workspace import Workspace
 
@@ -48,7 +48,6 @@ BAD_REQUEST, NOT_FOUND, CONFLICT, INTERNAL, UNREACHABLE = (
 )  # the last is the client library's own
 NO_IMAGE = "muster-no-such-image:none"
 STDERR = 2
-LIMITED = {"MemoryLimit": "memory", "PidsLimit": "processes", "CpuCfsQuota": "CPU"}  # as the engine says what it can do
 LAYERED = ("overlay2", "overlayfs")  # the second is the containerd store's name for it
 MAX_FILE_BYTES = 1024 * 1024  # of /etc/passwd
 NO_REGULAR_FILE = 0x8F280000  # of Go's file modes: folders, links, devices and the like
@@ -169,7 +168,7 @@ class Engine:
                     file = archive.extractfile(member) if member and member.isreg() else None
                     return file.read() if file else b""
             finally:
-                await container.delete(force=True)
+                await self.remove(holder.name)
         return b""
 
     async def has_volume(self, name: str) -> bool:
@@ -189,7 +188,7 @@ class Engine:
             try:
                 await container.put_archive("/stock", archive)
             finally:
-                await container.delete(force=True)
+                await self.remove(holder.name)
 
     async def volume_details(self, label: str) -> list[dict[str, Any]]:
         async with self._call() as client:
@@ -420,15 +419,6 @@ async def _kept(client: aiodocker.Docker, image: str) -> Kept:
     base = await client.images.inspect(details["Parent"]) if details["Parent"] else {"Size": 0}
     used = datetime.fromisoformat(str(details["Metadata"]["LastTagTime"])[: len("2000-01-01T00:00:00")])
     return Kept(image, int(details["Size"] - base["Size"]), used.replace(tzinfo=UTC).timestamp())
-
-
-def require_limits(details: Mapping[str, Any]) -> None:
-    """An engine that may not use control groups takes a limit, warns somewhere, and does not hold it."""
-    if missing := [words for field, words in LIMITED.items() if details.get(field) is False]:
-        hint = (
-            "give it control groups v2, delegated to its user (systemd: Delegate=memory pids cpu), or take bubblewrap"
-        )
-        raise EngineUnavailable(f"The Docker engine cannot limit {' and '.join(missing)}.", hint=hint)
 
 
 def security_options(details: Mapping[str, Any]) -> set[str]:

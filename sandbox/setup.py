@@ -216,7 +216,7 @@ async def image_id_of(images: ImageStore, image: str) -> str:
 
 
 def setup_tag(image_id: str, setup: Setup) -> str:
-    parts = json.dumps([image_id, setup.repository_key, setup.commit, list(setup.commands)])
+    parts = json.dumps([image_id, setup.repository_key, setup.commit, list(setup.commands), OPEN_UP])
     owner, key = (hashlib.sha256(each.encode()).hexdigest() for each in (setup.tenant, parts))
     return f"{REPOSITORY}:{owner[:16]}-{key[:32]}"
 

@@ -1,15 +1,18 @@
-"""Why a sandbox did not start, told from what engine, shell or tool server said: one sentence and a hint."""
+"""Why a sandbox does not start, told from what engine, shell or tool server said: one sentence and a hint."""
 
 from __future__ import annotations
 
 import errno
 import platform
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from .errors import DiskFull, ImageUnfit
+from .errors import DiskFull, EngineUnavailable, ImageUnfit
 
 NOT_STARTED = "The sandbox did not start: {}"
+LIMITED = {"MemoryLimit": "memory", "PidsLimit": "processes", "CpuCfsQuota": "CPU"}  # as the engine says what it can do
 FULL = (errno.ENOSPC, errno.EDQUOT)
 FULL_HINT = "free some: `muster sandbox prune`, `docker system prune`; `df` says which disk it is"
 
@@ -73,3 +76,12 @@ def full_disk(error: BaseException) -> DiskFull | None:
         if isinstance(each, OSError) and each.errno in FULL:
             return DiskFull(f"The disk of {each.filename or 'the state folder'} is full.", hint=FULL_HINT)
     return None
+
+
+def require_limits(details: Mapping[str, Any]) -> None:
+    """An engine that may not use control groups takes a limit, warns somewhere, and does not hold it."""
+    if missing := [words for field, words in LIMITED.items() if details.get(field) is False]:
+        hint = (
+            "give it control groups v2, delegated to its user (systemd: Delegate=memory pids cpu), or take bubblewrap"
+        )
+        raise EngineUnavailable(f"The Docker engine cannot limit {' and '.join(missing)}.", hint=hint)

@@ -79,11 +79,11 @@ async def desk_of(muster: Muster, cwd: str, workspace: Workspace | None = None) 
 
 async def visible_agents(muster: Muster, desk: Desk) -> tuple[list[AgentCard], str]:
     """Those that people start, by name, and which of them is the default."""
-    workers, commit = await muster.workers(), desk.local.head
-    agents = agents_of(workers, commit=commit) | {card.name: card for card in desk.project}
+    workers, commit, tenant = await muster.workers(), desk.local.head, muster.settings.tenant
+    agents = agents_of(workers, commit=commit, tenant=tenant) | {card.name: card for card in desk.project}
     seen = sorted(card.name for card in agents.values() if card.mode in PEOPLE_START and not card.hidden)
     wanted = desk.defaults.agent or muster.settings.default_agent
-    usual = default_agent(wanted, workers, commit=commit, project=desk.project)
+    usual = default_agent(wanted, workers, commit=commit, tenant=tenant, project=desk.project)
     return [agents[name] for name in seen], usual.name
 
 
@@ -94,7 +94,7 @@ async def goal_of(
     but for what the editor's command line says."""
     workspace = await _workspace(muster, kept, desk, terms, tell)
     settings, workers = muster.settings, await muster.workers()
-    doers = doers_of(kept.mode, workers, commit=workspace.base, project=desk.project)
+    doers = doers_of(kept.mode, workers, commit=workspace.base, tenant=settings.tenant, project=desk.project)
     before = await terms_in(muster.transport, kept.session, settings.tenant) if kept.session else None
     goal = before.goal if before else None
     deadline_s = terms.deadline_s or desk.defaults.deadline_s

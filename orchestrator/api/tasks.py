@@ -7,11 +7,13 @@ from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Response
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from envelope.agents import DRIVER_NAMES
 from envelope.asks import AskTerms
 from envelope.budget import Budget
 from envelope.gate import GateRules
+from envelope.ids import require_own_key
 from envelope.lifecycle import State
 from envelope.messages import MAX_DEADLINE_MS, Attachment, ContextRef, Name, Priority, TaskResult, Workspace
 from envelope.plan import Plan
@@ -21,7 +23,7 @@ from transport.base import Handle, TaskRecord
 from ..errors import BadInput
 from ..planner.modes import PlanMode
 from ..session.told import cost_as_json, tree_as_json
-from ..submit import TaskFields
+from ..submit import DRIVERS, TaskFields
 from .access import Caller, Submitter, Viewer
 from .answers import told_at_once
 from .known import unknown_in
@@ -39,6 +41,7 @@ IdempotencyKey = Annotated[
         max_length=150,
         description="The same work under the same key gives the first task back; other work is refused.",
     ),
+    AfterValidator(require_own_key),
 ]
 
 Model = Annotated[str, Field(max_length=200)]
@@ -161,6 +164,9 @@ def accepted(handle: Handle, caller: Caller, response: Response) -> Accepted:
 @router.post("/tasks", status_code=201)
 async def submit_task(task: NewTask, caller: Submitter, response: Response, key: IdempotencyKey = "") -> Accepted:
     """Hand over one task. When this answers, it will have exactly one result."""
+    if task.pool == DRIVERS or task.agent in DRIVER_NAMES:
+        hint = "see POST /v1/goals, /v1/fanouts and /v1/batches"
+        raise BadInput("goals, fan-outs and batches are not submitted as tasks", hint=hint)
     workspace = reachable(task.workspace, caller)
     if task.resume_token:
         await caller.record(task.resume_token)

@@ -6,10 +6,11 @@ It is imported with the first words: a command whose work should begin at once s
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
-from ..words import plain
+from ..words import plain, shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,16 +20,37 @@ TAB_COLUMNS = 4  # code in an answer keeps its shape
 
 @cache
 def people() -> Console:
-    from rich.console import Console
+    """Styles are given as such: no text is read as markup, moves the cursor or begins a line, whoever wrote it."""
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+    from rich.table import Table
+    from rich.text import Text
 
-    return Console(stderr=True, highlight=False)
+    class Drawing(Console):
+        def render_str(self, text: str, **how: Any) -> Text:
+            return super().render_str(shown(text), **how)
+
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+            """All that is drawn comes by here, part by part. A table's cells are measured before they do."""
+            is_table = isinstance(renderable, Table)
+            parts = [cell for column in renderable.columns for cell in column.cells] if is_table else [renderable]
+            for part in parts:
+                if isinstance(part, Text):
+                    part.plain = shown(part.plain)
+            return super().render(renderable, options)
+
+        @Console.file.getter
+        def file(self) -> IO[str]:
+            """Past the stream that writes no orders (`main.py`): those of this console are its own."""
+            outer = super().file  # past rich's, if it has put one before ours
+            return getattr(outer, "rich_proxied_file", outer)
+
+    return Drawing(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def note(text: str) -> None:
-    """One plain line for people."""
-    from rich.text import Text
-
-    people().print(Text(plain(text)), style="dim", soft_wrap=True)
+    """One line for people."""
+    people().print(text, style="dim", soft_wrap=True)
 
 
 def early(text: str, *, end: str = "\n") -> None:
@@ -38,11 +60,11 @@ def early(text: str, *, end: str = "\n") -> None:
 
 
 def warn(text: str, hint: str = "") -> None:
-    from rich.markup import escape
+    from rich.text import Text
 
-    people().print(f"[yellow]warning:[/] {escape(plain(text))}", soft_wrap=True)
+    people().print(Text.assemble(("warning:", "yellow"), " ", text), soft_wrap=True)
     if hint:
-        people().print(f"hint: {escape(plain(hint))}", soft_wrap=True)
+        people().print(f"hint: {hint}", soft_wrap=True)
 
 
 def data(text: str) -> None:

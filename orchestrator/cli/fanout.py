@@ -153,7 +153,8 @@ async def _run(asked: Ask) -> int:
     async with open_fleet(settings) as muster:
         project = [] if settings.read_only else await project_cards(local, trusted, wanted=asked.agent)
         workers = await muster.workers()
-        card = agent_named(asked.agent, workers, by_person=False, commit=local.head, project=project)
+        commit, tenant = local.head, settings.tenant
+        card = agent_named(asked.agent, workers, by_person=False, commit=commit, tenant=tenant, project=project)
         caps = (asked.budget_microusd, known.budget_microusd, settings.budget_microusd)
         cap = next(cap for cap in caps if cap is not None)
         deadline_s = asked.deadline_s or known.deadline_s

@@ -48,7 +48,11 @@ async def ask_choice(*, may_ask: bool) -> Choice:
     """What to do with the work; cancel when nobody can be asked or nothing else is said."""
     if not (may_ask and interactive()):
         return Choice.CANCEL
-    people().print("\n[bold]interrupted[/]: [bold]d[/] leaves it running, anything else cancels it \\[d/C] ", end="")
+    from rich.text import Text
+
+    asked = (("interrupted", "bold"), ": ", ("d", "bold"), " leaves it running, anything else cancels it [d/C] ")
+    people().print()
+    people().print(Text.assemble(*asked), end="")
     answer = await read_line()
     return Choice.DETACH if answer.strip().lower() in ("d", "detach") else Choice.CANCEL
 

@@ -59,13 +59,13 @@ def _lines(view: Session, entry: Entry, formats: dict[type[Any], Format]) -> Ite
     message = entry.message
     task = view.tasks.get(message.task_id) or TaskView(message.task_id)
     if isinstance(message, TaskResult):
-        yield f"{_name(view, task)}: {_ending(message)}"
+        yield plain(f"{_name(view, task)}: {_ending(message)}")
         return
     for event in message.events:
         form = formats.get(type(event))
         if form and (text := form(view, event)):
             for line in text.splitlines():
-                yield f"{_name(view, task)}: {plain(line.expandtabs())}"
+                yield plain(f"{_name(view, task)}: {line.expandtabs()}")
 
 
 def _name(view: Session, task: TaskView) -> str:
@@ -80,7 +80,7 @@ def _ending(result: TaskResult) -> str:
     glyph, _ = GLYPHS[result.status]
     metrics = result.metrics
     spent = f", {tokens(metrics.usage.total_tokens)}, {dollars(metrics.cost_microusd)}" if metrics.turns else ""
-    why = f": {plain(result.errors[0].message)}" if result.errors else ""
+    why = f": {result.errors[0].message}" if result.errors else ""
     took = f" after {duration(metrics.latency_ms)}" if metrics.latency_ms else ""  # it never began
     return f"{glyph} {result.status}{took}{spent}{why}"
 

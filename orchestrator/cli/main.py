@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
+import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any, TextIO, cast
 
 import typer
 
@@ -26,12 +29,16 @@ VERBOSE = "--verbose"
 # they come takes a twentieth of the start.
 GARBAGE_FROM_OBJECTS = 50_000
 CLOSED_PIPE = 128 + signal.SIGPIPE  # what a shell says of a program that a closed pipe has ended
+# What a terminal obeys instead of showing it: C0 but tabs and line ends, C1, and what turns the direction of a line.
+# Lone surrogates, as in odd names of files, could not be written at all.
+_ORDERS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
     gc.set_threshold(GARBAGE_FROM_OBJECTS)
     _open_what_is_closed()
+    sys.stdout, sys.stderr = (cast(TextIO, _Harmless(stream)) for stream in (sys.stdout, sys.stderr))
     words = list(sys.argv[1:] if arguments is None else arguments)
     verbose = VERBOSE in words
     sys.exit(run([word for word in words if word != VERBOSE], verbose=verbose))
@@ -56,6 +63,24 @@ def run(words: list[str], *, verbose: bool) -> int:
         if verbose:
             raise
         return failure.exit_code
+
+
+class _Harmless:
+    """A standard stream: what records, repositories and tracebacks hold of orders for a terminal is written as JSON
+    escapes it, so that JSON means the same. What draws on purpose (`console.py`) writes past it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.rich_proxied_file = stream  # rich's own name for what is behind such a stream
+
+    def write(self, text: str) -> int:
+        return self.rich_proxied_file.write(_ORDERS.sub(lambda found: json.dumps(found[0])[1:-1], text))
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
 
 
 def _open_what_is_closed() -> None:

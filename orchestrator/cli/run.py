@@ -152,7 +152,15 @@ async def _run(options: RunOptions) -> int:
         workers = await muster.workers()
         card, project = await _card(muster, options, command, local, trusted, workers)
         plan, given_plan = options.plan, options.given_plan
-        doers = doers_of(card, workers, plan=plan, given_plan=given_plan, commit=local.head, project=project)
+        doers = doers_of(
+            card,
+            workers,
+            plan=plan,
+            given_plan=given_plan,
+            commit=local.head,
+            tenant=settings.tenant,
+            project=project,
+        )
         request = goal_for(options.goal, doers, settings, **await _fields(muster, options, card, local))
         spending = Spending(
             options.goal, options.model or card.model, request.budget.max_cost_microusd, may_ask=_waits(options)
@@ -245,10 +253,11 @@ async def _card(
     name = options.agent
     wanted = name or options.default_agent or muster.settings.default_agent
     project = [] if muster.settings.read_only else await project_cards(local, trusted, wanted=wanted)
+    commit, tenant = local.head, muster.settings.tenant
     if name:
-        return agent_named(name, workers, commit=local.head, project=project), project
-    default = default_agent(wanted, workers, commit=local.head, project=project)
-    agents = agents_of(workers, commit=local.head) | {card.name: card for card in project}
+        return agent_named(name, workers, commit=commit, tenant=tenant, project=project), project
+    default = default_agent(wanted, workers, commit=commit, tenant=tenant, project=project)
+    agents = agents_of(workers, commit=commit, tenant=tenant) | {card.name: card for card in project}
     return agent_for(command, default, agents), project
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from rich.markup import escape
+from rich.text import Text
 
 from envelope.events import GateVerdict, WarningRaised
 from envelope.gate import GateEvidence
@@ -49,19 +49,21 @@ class Summary:
 
     def print(self) -> None:
         console = people()
-        console.print(f"\n[bold {'green' if self.good else 'red'}]{escape(self.headline)}[/]", soft_wrap=True)
+        console.print()
+        console.print(Text(self.headline, style=f"bold {'green' if self.good else 'red'}"), soft_wrap=True)
         if self.hint:
-            console.print(f"hint: {escape(plain(self.hint))}", soft_wrap=True)
+            console.print(f"hint: {self.hint}", soft_wrap=True)
         print_lines(self.lines)
         for command in self.commands:
-            console.print(f"  {escape(command)}", soft_wrap=True)
+            console.print(f"  {command}", soft_wrap=True)
 
 
 def print_lines(lines: Iterable[Line]) -> None:
     lines = list(lines)
     width = max((len(about) for about, _ in lines), default=0)
     for about, text in lines:
-        people().print(f"  [dim]{about:<{max(width, ABOUT_CHARS)}}[/] {escape(plain(text))}", soft_wrap=True)
+        told = Text.assemble("  ", (f"{about:<{max(width, ABOUT_CHARS)}}", "dim"), " ", text.rstrip())
+        people().print(told, soft_wrap=True)
 
 
 def summary_of_run(
@@ -170,7 +172,7 @@ def _headline(result: TaskResult, proof: str) -> str:
     if _is_done(result):
         return f"✔ {proof}"
     said = result.errors[0].message if result.errors else str(result.status)
-    return f"error: {plain(said.splitlines()[0])}"
+    return "error: " + plain(said.partition("\n")[0])
 
 
 def _changes(patch: PatchRef | None) -> Iterator[Line]:

@@ -181,7 +181,10 @@ async def _diff(words: str) -> None:
         change = await muster.diff(record.task_id)
     if not change:
         note(f"the task changed nothing; see: muster task show {record.task_id}")
-    sys.stdout.buffer.write(change)
+    if sys.stdout.isatty():
+        sys.stdout.write(change.decode(errors="replace"))  # for eyes, like all text; a program gets each byte of it
+    else:
+        sys.stdout.buffer.write(change)
     sys.stdout.flush()
 
 

@@ -23,6 +23,7 @@ def planning_of(
     workers: Iterable[WorkerCard],
     *,
     commit: str = "",
+    tenant: str = "",
     project: Iterable[AgentCard] = (),
     plan: Plan | None = None,
 ) -> Planning | None:
@@ -32,7 +33,7 @@ def planning_of(
         return None
     require_other(mode, agent.name)
     known = list(workers)
-    agents = agents_of(known, commit=commit) | {card.name: card for card in project}
+    agents = agents_of(known, commit=commit, tenant=tenant) | {card.name: card for card in project}
     roster = roster_among(agents.values())
     if plan is not None:
         plan = checked(as_graph(plan), Bounds(agents={card.name: scope_of(card) for card in roster}))

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..disk import MNT_DETACH
-from ..docker import Engine, require_limits, security_options
+from ..docker import Engine, security_options
+from ..unfit import require_limits
 
 # The engine with shifted user ids keeps its things in a folder that says by how much.
 SHIFTED = re.compile(r"/(\d+)\.(\d+)$")

@@ -29,7 +29,7 @@ from sandbox.contract.setups import (
 from sandbox.driver import DockerDriver
 from sandbox.errors import DiskFull, ImageMissing, SetupFailed
 from sandbox.index import host_index
-from sandbox.setup import setup_tag
+from sandbox.setup import owner_of, setup_tag
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("private_files")]
 
@@ -109,6 +109,14 @@ async def test_a_failing_command_is_told_and_nothing_is_kept(setup: ProjectSetup
     image_id = await driver.engine.image_id(setup.project.image) or ""
     tag = setup_tag(image_id, setup.of("echo before", "echo about to fail; exit 3", "echo never"))
     assert await driver.engine.image_id(tag) is None
+
+
+def test_what_the_releases_kept_that_let_one_user_alone_read_it_is_made_again():
+    """Sandboxes are other users since then. The name is one of theirs."""
+    before = "muster-setup:e3b0c44298fc1c14-33cfe4e9d4f547a17a2c2ddbdac8e364"
+    tag = setup_tag("sha256:1", Setup("image", Path("/checkout"), "commit", "key", ("true",)))
+
+    assert (owner_of(tag), tag == before) == (owner_of(before), False)
 
 
 async def test_a_program_that_the_image_lacks_is_told_with_what_to_do(setup: ProjectSetup):

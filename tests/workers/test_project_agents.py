@@ -140,6 +140,7 @@ async def test_who_names_a_commit_and_has_not_its_repository_hears_nothing_of_it
         told = f"{result.errors} {await warnings_of(hands, request.trace_id, request.task_id)}"
         assert result.errors and result.status is not State.COMPLETED
         assert "muse" not in told and "poet.md" not in told and "broken.md" not in told, told
+    assert [card.tenant for card in hands.runner.agents.cards()] == ["default"]
 
 
 async def test_a_workers_card_tells_of_the_repositorys_agents_once_it_has_seen_them(at_work):
@@ -149,7 +150,7 @@ async def test_a_workers_card_tells_of_the_repositorys_agents_once_it_has_seen_t
     await hands.result(task(hands, workspace.model_copy(update={"trusted": digest}), "muse"))
 
     [project] = hands.runner.agents.cards()
-    assert project.commit == workspace.base
+    assert (project.tenant, project.commit) == ("default", workspace.base)
     assert {card.name: (card.mode, card.model) for card in project.agents} == {
         "muse": ("subagent", ""),
         "poet": ("primary", ""),  # as a stranger's

@@ -55,7 +55,7 @@ class ProjectAgents:
         self.own = own
         self._workspaces = workspaces
         self._kept: OrderedDict[Hashable, Known] = OrderedDict()
-        self._published: OrderedDict[str, ProjectCards] = OrderedDict()
+        self._published: OrderedDict[Hashable, ProjectCards] = OrderedDict()
 
     async def of(self, workspace: Workspace | None) -> Known:
         """`BadInput` and errors of `repo` for a repository that cannot be had."""
@@ -87,6 +87,7 @@ class ProjectAgents:
         if not cards:
             return
         short = (one.model_copy(update={"description": one.description[:MAX_DESCRIPTION_CHARS]}) for one in cards)
-        self._published[commit] = ProjectCards(commit=commit, agents=tuple(short))
+        tenant = acting_tenant()
+        self._published[tenant, commit] = ProjectCards(tenant=tenant, commit=commit, agents=tuple(short))
         if len(self._published) > MAX_PUBLISHED:
             self._published.popitem(last=False)

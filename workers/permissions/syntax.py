@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator
 
-from .tree import Node, NoTree, Parser
+from .tree import Node, NoTree, Parser, TakesTooLong
 
 # What the parser takes grows with the square of the length, and with that of what it may have to take back: where a
 # text of nothing but pipes breaks off, it looks at all of them again for each. Half a second is the worst within these.
@@ -154,7 +154,8 @@ def _parsed(text: str) -> tuple[Node, bytes]:
     try:
         return _PARSER.parse(source), source
     except NoTree as e:
-        raise Unparsable("the text cannot be read within bounds; write it to a file and run that") from e
+        why = "takes too long to read" if isinstance(e, TakesTooLong) else "cannot be read within bounds"
+        raise Unparsable(f"the text {why}; write it to a file and run that") from e
 
 
 def source_of(node: Node) -> str:

@@ -13,6 +13,7 @@ import atexit
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -64,6 +65,10 @@ class NoTree(Exception):
     """The process died of the text, was too slow, or answered with no tree over it."""
 
 
+class TakesTooLong(NoTree):
+    """The text has used up its processor time, as it would again."""
+
+
 class Parser:
     """Asks the process, and starts another one when it has died. Threads may share it."""
 
@@ -74,8 +79,8 @@ class Parser:
         atexit.register(self.close)
 
     def parse(self, source: bytes) -> Node:
-        """The root; `NoTree` when there is none. Blocks for the fifth of a millisecond that it takes, or a worst text
-        for half a second."""
+        """The root; `NoTree` when there is none. Blocks for the fifth of a millisecond that it takes, or the worst
+        texts for a second."""
         with self._lock:
             earlier = self._process
             try:
@@ -100,13 +105,14 @@ class Parser:
 
     def _asked(self, process: _Process, source: bytes) -> Node:
         self._process = None
-        is_through = False
         try:
             root = process.ask(source)
-            is_through = True
-        finally:
-            if not is_through:
-                _log.warning("shell_parser_died", exit_code=process.end(), text_bytes=len(source))
+        except BaseException as e:
+            exit_code = process.end()
+            _log.warning("shell_parser_died", exit_code=exit_code, text_bytes=len(source))
+            if exit_code == -signal.SIGPROF:
+                raise TakesTooLong from e
+            raise
         self._process = process
         return root
 

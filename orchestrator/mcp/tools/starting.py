@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from envelope.budget import MICROUSD_PER_USD, Budget
 from envelope.gate import GateRules
+from envelope.ids import require_own_key
 from envelope.messages import MAX_DEADLINE_MS
 from transport.base import Handle
 
@@ -28,6 +29,7 @@ Key = Annotated[
         max_length=150,
         description="The same work under the same key gives the first task back; other work under it is refused.",
     ),
+    AfterValidator(require_own_key),
 ]
 Money = Annotated[float | None, Field(ge=0, le=1_000_000, description="The most that all of it may cost, in dollars.")]
 Minutes = Annotated[

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from envelope.agents import AgentCard, ProjectCards, WorkerCard
 from envelope.errors import ErrorCode
+from envelope.ids import content_key
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskResult
 from orchestrator.api import bodies, traces
@@ -17,6 +19,7 @@ from orchestrator.api.app import create_app
 from orchestrator.api.streams import EventStream, Streams
 from orchestrator.api.tokens import ALL_TENANTS, Role, Token, Tokens
 from orchestrator.errors import BadInput, BadSettings
+from orchestrator.submit import DRIVERS
 from transport.blobs.owners import acting_for
 from transport.consumer import Delivery
 from transport.errors import NotFound, Unreachable
@@ -144,6 +147,48 @@ async def test_dead_letters_and_repositories_are_told_to_their_tenant_alone(api)
     assert [letter["task_id"] for letter in letters["admin"]] == [work.task_id]
     assert (letters["operator"], letters["stranger"]) == (letters["admin"], [])
     assert ["theirs" in json.dumps(cards) for cards in workers.values()] == [True, False]
+
+
+@pytest.mark.parametrize("door", ["tasks", "goals", "batches"])
+async def test_a_key_of_the_fleets_own_is_nobodys(api, door: str):
+    key = {"Idempotency-Key": content_key("gate", "after")}
+    status, problem = await api.call("POST", f"/v1/{door}", who="submitter", json={}, headers=key)
+
+    assert status == 422
+    assert "the fleet's own" in json.dumps(problem)
+
+
+@pytest.mark.parametrize("said", [{"pool": DRIVERS}, {"agent": "run"}, {"agent": "batch", "pool": "build"}])
+async def test_a_drivers_task_is_made_by_the_server_alone(api, said: dict[str, Any]):
+    task = {"agent": "build", "prompt": "x", "deadline_ms": 60_000, "auth_scope": ["read:**"], **said}
+    status, problem = await api.call("POST", "/v1/tasks", who="submitter", json=task)
+
+    assert status == 422
+    assert "/v1/goals" in problem["hint"]
+
+
+@pytest.mark.parametrize("agent", ["acme-merger", "acme-merge", "zzz"])
+async def test_who_knows_a_commit_of_another_tenant_hears_nothing_of_its_agents(api, agent):
+    card = AgentCard(name="acme-merger", mode="primary", pool="build")
+    seen = ProjectCards(tenant="default", commit="c" * 40, agents=(card,))
+    await api.stage.transport.announce(WorkerCard(worker="w2", pool="build", slots=1, projects=(seen,)), ttl_s=60)
+    where = {"url": "https://git.example.com/a"}
+    bodies = {
+        "tasks": NEW | {"agent": agent},
+        "goals": {"goal": "x", "agent": agent},
+        "fanouts": {"agent": agent, "prompt": "x {item}", "items": ["a"]},
+    }
+
+    for kind, body in bodies.items():
+        told = [
+            await api.call("POST", f"/v1/{kind}", who="stranger", json={**body, "workspace": {**where, "base": base}})
+            for base in ("c" * 40, "d" * 40)
+        ]
+        status, answer = await api.call("POST", f"/v1/{kind}", json={**body, "workspace": {**where, "base": "c" * 40}})
+
+        assert told[0] == told[1] and told[0][0] == 422, kind
+        assert "acme-merger" not in str(told[0]).replace(repr(agent), "")
+        assert status == 201 if agent == "acme-merger" else "acme-merger" in answer["hint"], answer
 
 
 async def test_a_token_has_so_many_streams_and_no_more_and_gets_them_back(api):

@@ -244,16 +244,18 @@ POET = AgentCard(name="poet", mode="primary", pool="explore")
 
 def test_agents_of_a_commit_are_known_to_those_who_work_on_it():
     workers = [
-        WorkerCard(worker="w2", pool="x", slots=1, projects=(ProjectCards(commit="c1", agents=(POET,)),)),
+        WorkerCard(worker="w2", pool="x", slots=1, projects=(ProjectCards(tenant="ann", commit="c1", agents=(POET,)),)),
         *CARDS,
     ]
 
-    assert agent_named("poet", workers, commit="c1") == POET
-    for commit in ("", "c2"):
+    assert agent_named("poet", workers, commit="c1", tenant="ann") == POET
+    for tenant, commit in (("ann", ""), ("ann", "c2"), ("ben", "c1"), ("", "c1"), ("", "")):
         with pytest.raises(UnknownName, match="no agent 'poet'"):
-            agent_named("poet", workers, commit=commit)
+            agent_named("poet", workers, commit=commit, tenant=tenant)
     mine = POET.model_copy(update={"pool": "build"})
-    assert agent_named("poet", workers, commit="c1", project=[mine]) == mine  # who has read the files knows better
+    assert (
+        agent_named("poet", workers, commit="c1", tenant="ann", project=[mine]) == mine
+    )  # who has read the files knows better
 
 
 @pytest.mark.parametrize(("setting", "expected"), [("", "build"), ("poet", "poet")])

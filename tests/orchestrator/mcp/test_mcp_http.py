@@ -148,6 +148,7 @@ async def test_waiting_is_bounded_and_says_that_it_goes_on(server):
         started = await caller.call("submit_goal", goal="do it", idempotency_key="k", budget_usd=1, deadline_minutes=5)
         again = await caller.call("submit_goal", goal="do it", idempotency_key="k", budget_usd=1, deadline_minutes=5)
         other = await caller.refusal("submit_goal", goal="do something else", idempotency_key="k")
+        fleets = await caller.refusal("submit_goal", goal="do it", idempotency_key="content:0")
         before_s = time.monotonic()
         waited = await caller.call("task_result", task_id=started["task_id"], wait_s=1)
         took_s = time.monotonic() - before_s
@@ -166,6 +167,7 @@ async def test_waiting_is_bounded_and_says_that_it_goes_on(server):
     assert (status["goal"], status["agent"]) == ("do it", "run")
     assert "wait_s: Input should be less than or equal to 60" in too_long and "hint: " in too_long
     assert "has not ended yet" in early
+    assert "the fleet's own" in fleets
     assert (request.sender, request.tenant, request.budget.max_cost_microusd) == ("mcp:admin", "default", 1_000_000)
     assert (stopped["stopped_tasks"], outcome["state"], outcome["ended"]) == (1, "cancelled", True)
 
