@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass, replace
 
@@ -33,7 +34,6 @@ from ..kit import Kit
 from ..llm.prices import Price
 from ..mcp.hub import mcp_servers
 from ..recording.dubbed import PRICE_NAME, Dubbed
-from ..recording.reading import cassette_at
 from ..recording.recorder import Recorder, attachments
 from ..recording.tape import NoTape, Tape
 from ..references.names import check_refs
@@ -109,7 +109,7 @@ class AgentTasks:
     async def _tape(self, attempt: Attempt) -> Tape:
         params, blobs = agent_params(attempt.request), self.kit.transport.blobs
         if params.replay is not None:
-            return Dubbed(await cassette_at(blobs, params.replay))
+            return await asyncio.to_thread(Dubbed, await blobs.get(params.replay))
         return Recorder(blobs, attempt) if params.record else NoTape()
 
     async def _session(self, attempt: Attempt, turns: Turns, tape: Tape) -> Session:
