@@ -81,9 +81,10 @@ class AgentTasks:
         session = with_its_traces_cap(session, ledger)
         equipment = self.kit.equipment
         titling = Titling(self.kit.models, self.kit.limiter, self.kit.agents, equipment.habits, attempt)
+        reachable = equipment.mcp.enabled_for(attempt.request.tenant)
         async with (
             titling.beside(session),
-            mcp_servers(equipment.mcp, attempt.request.auth_scope, attempt.sandbox.opened, report) as servers,
+            mcp_servers(reachable, attempt.request.auth_scope, attempt.sandbox.opened, report) as servers,
             FileCare(equipment.after_write, report) as care,
         ):
             rigging = Rigging(self.kit, attempt, tape, turns, price, titling, servers.tools, care)
