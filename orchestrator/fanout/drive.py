@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from envelope.budget import Budget
 from envelope.errors import ErrorCode
 from envelope.ids import content_key
 from envelope.messages import Attachment, ErrorInfo, Output, TaskResult
@@ -50,9 +49,7 @@ def _work(driver: Driver, params: FanoutParams, item: Item) -> Work:
         prompt=prompt,
         workspace=workspace,
         auth_scope=params.auth_scope,
-        budget=Budget(
-            max_cost_microusd=None if cap is None else cap // params.count, waits_at_cap=request.budget.waits_at_cap
-        ),
+        budget=request.budget.model_copy(update={"max_cost_microusd": None if cap is None else cap // params.count}),
         deadline_ms=driver.remaining_ms,
         intent=f"fan-out: {title_of(item)}"[:200],
         idempotency_key=_key(driver, params, item, prompt),

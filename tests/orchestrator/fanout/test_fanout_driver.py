@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from envelope.agents import AgentCard
+from envelope.budget import Budget
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, Output, TaskRequest, TaskResult
@@ -94,6 +95,14 @@ async def test_a_task_gets_its_agents_grants_an_equal_part_of_the_money_and_a_tr
     }
     assert len({task.trace_id for task in explorers.started} | {result.trace_id}) == len(WORDS) + 1
     assert {task.batch_id for task in explorers.started} == {result.task_id}
+
+
+async def test_the_limits_of_a_fan_out_hold_for_each_of_its_tasks(memory_stage):
+    whole = Budget(max_cost_microusd=600, max_tokens=1_000, max_turns=9, max_tool_calls=3)
+    explorers = Explorers()
+    await run(memory_stage, explorers, await ask(memory_stage, budget=whole))
+
+    assert {task.budget for task in explorers.started} == {whole.model_copy(update={"max_cost_microusd": 100})}
 
 
 async def test_more_may_be_granted_than_the_agent_has_and_is_other_work(stage):
