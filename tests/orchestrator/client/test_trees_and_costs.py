@@ -162,3 +162,14 @@ async def test_shards_with_unequal_parts_may_spend_no_more_than_the_raised_cap(a
         caps.append([(await transport.ledger(shard.trace_id)).cap_microusd for shard in shards])
 
     assert caps == [[105, 15], [105, 15], [110, 20]]
+
+
+async def test_a_cap_that_was_lowered_meanwhile_is_not_raised_again_by_who_may_only_lower_it(any_stage):
+    muster = any_stage.muster
+    await muster.cap_tenant("ann", 100, only_lower=True)
+    await muster.cap_tenant("ann", 10)  # by the operator, after `ann` has read 100
+
+    caps = [(await muster.cap_tenant("ann", cap, only_lower=True)).cap_microusd for cap in (100, None, 5)]
+
+    assert caps == [10, 10, 5]
+    assert (await muster.tenant_budget("ann")).cap_microusd == 5
