@@ -406,11 +406,8 @@ class Muster(Facets, SessionMethods):
     async def cap_tenant(
         self, tenant: str, cap_microusd: int | None, *, by: str = "api", only_lower: bool = False
     ) -> Ledger:
-        """Let a tenant spend up to this much in all its traces together (None: as much as it likes), from now on.
-
-        It holds for what is under way. Who waits for more goes on when there is more. `only_lower`: a cap that is lower
-        already stays, whoever has set it meanwhile.
-        """
+        """Let a tenant spend up to this much in all its traces together (None: as much as it likes), from now on; it
+        holds for what is under way. Who waits for more goes on when there is more. `only_lower`: a lower cap stays."""
         require_writing(self.settings, STEERS)
         return await self.transport.fund(checked_tenant(tenant), cap_microusd, by=by, only_lower=only_lower)
 
