@@ -403,13 +403,13 @@ class Muster(Facets, SessionMethods):
         """What a tenant has spent in all its traces since its beginning, what they have set aside, and its cap."""
         return await self.transport.funds(checked_tenant(tenant))
 
-    async def cap_tenant(self, tenant: str, cap_microusd: int | None, *, by: str = "api") -> Ledger:
-        """Let a tenant spend up to this much in all its traces together (None: as much as it likes), from now on.
-
-        It holds for what is under way. Who waits for more goes on when there is more.
-        """
+    async def cap_tenant(
+        self, tenant: str, cap_microusd: int | None, *, by: str = "api", only_lower: bool = False
+    ) -> Ledger:
+        """Let a tenant spend up to this much in all its traces together (None: as much as it likes), from now on; it
+        holds for what is under way. Who waits for more goes on when there is more. `only_lower`: a lower cap stays."""
         require_writing(self.settings, STEERS)
-        return await self.transport.fund(checked_tenant(tenant), cap_microusd, by=by)
+        return await self.transport.fund(checked_tenant(tenant), cap_microusd, by=by, only_lower=only_lower)
 
     async def diff(self, task_id: str) -> bytes:
         """The task's change as git reads it; empty when it changed nothing. `NotFound` while it is under way."""

@@ -160,6 +160,7 @@ class Rigging:
 
     def _tools(self, context: ToolContext, session: Session, foreign: Sequence[Tool]) -> dict[str, Tool]:
         attempt = self.attempt
+        web = self.kit.web.of(attempt.request.tenant)
         shown = offered(
             attempt.agent,
             attempt.guard,
@@ -167,13 +168,13 @@ class Rigging:
             context.children.catalogue(),
             model=session.model,
             foreign=foreign,
-            web=self.kit.web,
+            web=web,
         )
         theirs = {tool.name for tool in foreign}
         ours = in_folder({tool.name: tool for tool in shown if tool.name not in theirs}, folder_of(attempt.request))
         own = ours | answer_tools(attempt.request)
         found = {tool.name: tool for tool in shown if tool.name in theirs}
-        known = reading_references(found | own, attempt, self.kit.transport, self.kit.web)
+        known = reading_references(found | own, attempt, self.kit.transport, web)
         return planning_tools(known, context.planning, attempt)
 
     async def _model(self, session: Session, sees: frozenset[Kind], hooks: Hooks, till: TraceTill) -> Retrying:
