@@ -55,7 +55,7 @@ from .session_methods import SessionMethods
 from .settings import Settings, load_settings
 from .staying import stay
 from .submit import BUILD, DRIVERS, GoalFields, TaskFields, repeated
-from .uploads import Charge, charge_for, counting
+from .uploads import Charge, counting, taken_from_outside
 
 # Where workers put an answer that is too long to travel in its result, whose text then ends with this name.
 WHOLE_TEXT = "output.txt"
@@ -105,8 +105,7 @@ class Muster(Facets, SessionMethods):
         if self.settings.read_only:
             await require_own_sessions(self.transport, requests)
         requests = narrowed(requests, self.settings)
-        await charge_for(requests, self.charge)
-        return await self._outbox.submit(requests)
+        return await self._outbox.submit(await taken_from_outside(requests, self.charge))
 
     def read_only(self) -> Muster:
         """The same connection for what strangers ask for: what it submits only looks; `WouldWrite` where it cannot."""
