@@ -21,7 +21,7 @@ soak: dev tools image images ## the long chaos runs: 20 seeds, a loop blocked fo
 	@MUSTER_CHAOS=soak MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest tests/transport -k valkey
 	@MUSTER_TEST_RUNTIME=runsc $(BIN)/python -m pytest -rs -k "docker_keeps or (abuse and not bubblewrap)" \
 		tests/sandbox/test_sandbox_contract.py tests/sandbox/abuse
-	@MUSTER_CHAOS=soak $(BIN)/python -m pytest tests/fuzz
+	@MUSTER_CHAOS=soak MUSTER_CHAOS_REPORT=$(CURDIR)/tests/chaos/soak/last.jsonl $(BIN)/python -m pytest tests/fuzz
 
 check: dev ## format, lint, types, architecture
 	@$(BIN)/ruff format --check .

@@ -52,7 +52,8 @@ async def funds_of(transport: Transport, root: TaskRecord, tasks: Sequence[TaskR
 async def raise_cap(
     transport: Transport, root: TaskRecord, tasks: Iterable[TaskRecord], cap_microusd: int, *, by: str
 ) -> Ledger:
-    """Let a trace or a batch spend up to this. What a batch's ended shards have not spent is for those that live."""
+    """Let a trace or a batch spend up to this. What no shard of a batch has spent, or may spend by its own cap, is for
+    those that live, in equal parts."""
     if root.agent == EVAL:  # its samples are compared under equal limits
         hint = "raise limits.budget_usd there, and run it again: what was done is not done again"
         raise BadInput("the budget of a suite stands in its file", hint=hint)
@@ -61,10 +62,13 @@ async def raise_cap(
     live = [shard for shard in shards if shard.state not in TERMINAL]
     if live and own.cap_microusd is not None:
         spent = await _ledgers(transport, [shard for shard in shards if shard.state in TERMINAL])
-        left = own.cap_microusd - sum(part.spent_microusd for part in spent.values())
-        part = max(0, left) // len(live)
-        for some in _in_groups(live):
-            await asyncio.gather(*(transport.raise_cap(shard.trace_id, part, by=by) for shard in some))
+        caps = {name: part.cap_microusd or 0 for name, part in (await _ledgers(transport, live)).items()}
+        paid = own.spent_microusd + sum(part.spent_microusd for part in spent.values())
+        left = own.cap_microusd - paid - sum(caps.values())  # nobody's cap is lowered
+        more = max(0, left) // len(live)
+        for some in _in_groups(live if more else []):
+            raised = (transport.raise_cap(shard.trace_id, caps[shard.task_id] + more, by=by) for shard in some)
+            await asyncio.gather(*raised)
     return own
 
 

@@ -55,7 +55,7 @@ from .session_methods import SessionMethods
 from .settings import Settings, load_settings
 from .staying import stay
 from .submit import BUILD, DRIVERS, GoalFields, TaskFields, repeated
-from .uploads import Charge, charge_for, counting
+from .uploads import Charge, counting, taken_from_outside
 
 # Where workers put an answer that is too long to travel in its result, whose text then ends with this name.
 WHOLE_TEXT = "output.txt"
@@ -105,8 +105,7 @@ class Muster(Facets, SessionMethods):
         if self.settings.read_only:
             await require_own_sessions(self.transport, requests)
         requests = narrowed(requests, self.settings)
-        await charge_for(requests, self.charge)
-        return await self._outbox.submit(requests)
+        return await self._outbox.submit(await taken_from_outside(requests, self.charge))
 
     def read_only(self) -> Muster:
         """The same connection for what strangers ask for: what it submits only looks; `WouldWrite` where it cannot."""
@@ -403,13 +402,13 @@ class Muster(Facets, SessionMethods):
         """What a tenant has spent in all its traces since its beginning, what they have set aside, and its cap."""
         return await self.transport.funds(checked_tenant(tenant))
 
-    async def cap_tenant(self, tenant: str, cap_microusd: int | None, *, by: str = "api") -> Ledger:
-        """Let a tenant spend up to this much in all its traces together (None: as much as it likes), from now on.
-
-        It holds for what is under way. Who waits for more goes on when there is more.
-        """
+    async def cap_tenant(
+        self, tenant: str, cap_microusd: int | None, *, by: str = "api", only_lower: bool = False
+    ) -> Ledger:
+        """Let a tenant spend up to this much in all its traces together (None: as much as it likes), from now on; it
+        holds for what is under way. Who waits for more goes on when there is more. `only_lower`: a lower cap stays."""
         require_writing(self.settings, STEERS)
-        return await self.transport.fund(checked_tenant(tenant), cap_microusd, by=by)
+        return await self.transport.fund(checked_tenant(tenant), cap_microusd, by=by, only_lower=only_lower)
 
     async def diff(self, task_id: str) -> bytes:
         """The task's change as git reads it; empty when it changed nothing. `NotFound` while it is under way."""

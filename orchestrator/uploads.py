@@ -11,6 +11,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from envelope.asks import AskTerms
 from envelope.messages import TaskRequest
 from transport.base import Transport
 from transport.blobs.base import Blobs
@@ -37,10 +38,19 @@ def counting(client: C, charge: Charge, *, tenant: str, reads: str) -> C:
     return twin
 
 
-async def charge_for(requests: Sequence[TaskRequest], charge: Charge | None) -> None:
-    """Of tasks, which are kept as they were handed over."""
-    if charge is not None:
-        await charge(sum(map(_size_of, requests)))
+async def taken_from_outside(requests: Sequence[TaskRequest], charge: Charge | None) -> Sequence[TaskRequest]:
+    """Tasks, which are kept as they were handed over: counted, and without what people have allowed for good on their
+    own machines, which a task that goes on with a session of theirs would have."""
+    if charge is None:
+        return requests
+    requests = [_without_approvals(request) for request in requests]
+    await charge(sum(map(_size_of, requests)))
+    return requests
+
+
+def _without_approvals(request: TaskRequest) -> TaskRequest:
+    asks = request.asks and AskTerms(timeout_ms=request.asks.timeout_ms)
+    return request if asks == request.asks else request.model_copy(update={"asks": asks})
 
 
 def _size_of(request: TaskRequest) -> int:

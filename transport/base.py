@@ -460,11 +460,11 @@ class Transport(Protocol):
         for it (an ask by the name of `raising.ask_for_more`) goes on. `NotFound` for an unknown trace."""
         ...
 
-    async def fund(self, tenant: str, cap_microusd: int | None, *, by: str) -> Ledger:
+    async def fund(self, tenant: str, cap_microusd: int | None, *, by: str, only_lower: bool = False) -> Ledger:
         """Let a tenant spend up to this in all its traces, from now on (None: as much as it likes); its money then.
 
         With a higher cap who waits for it (an ask by the name of `raising.ask_for_more_of_tenant`) goes on. What is
-        spent is never forgotten. In a fleet of several cells each of them gets an equal part of the cap.
+        spent is never forgotten. `only_lower`: a lower cap stays. Of several cells each gets an equal part of the cap.
         """
         ...
 

@@ -146,6 +146,7 @@ def make_runner(
         setup_limits=settings.setup_limits,
         credentials=credentials,
         private_addresses=settings.network_private_addresses,
+        private_addresses_tenants=settings.private_addresses_tenants,
     )
     prices = {
         model: Price(row.input, row.output, row.cached, row.cache_write) for model, row in settings.price_rows.items()
@@ -190,7 +191,7 @@ def make_runner(
 def web_access(settings: WorkerSettings) -> WebAccess:
     key = settings.search_api_key.get_secret_value()
     search = JsonSearch(settings.search_url, key, settings.search_key_header) if settings.search_url else None
-    return WebAccess(WithOwn(settings.web_private_addresses), search)
+    return WebAccess(WithOwn(settings.web_private_addresses), search, settings.private_addresses_tenants)
 
 
 def make_card(

@@ -31,7 +31,7 @@ from .llm.base import Kind
 from .llm.openai_items import OF_MESSAGES
 from .mcp.settings import McpServers
 from .permissions.rules import Rule
-from .sandboxes.credentials import CredentialRow
+from .sandboxes.credentials import NO_TENANT, CredentialRow
 
 FILES_PER_GIB = 50_000  # that a setup may write: more than packages of code have
 
@@ -120,6 +120,8 @@ class WorkerSettings(FleetSettings):
     setup_private_hosts: bool = False  # may setup reach private addresses: an index of the operator's own network
     ask_timeout_s: int = Field(default=24 * 3600, ge=1)  # how long people have to answer, where a task names no time
     web_private_addresses: frozenset[str] = frozenset()  # of the operator's own network, for webfetch: 10.0.0.5:8080
+    # Whose tasks reach both kinds of private addresses (`*`: everybody's); left out, those of a fleet without tenants.
+    private_addresses_tenants: tuple[str, ...] = (NO_TENANT,)
     search_url: str = ""  # of websearch: holds {query} and, if it likes, {count}; answers with JSON
     search_api_key: SecretStr = SecretStr("")
     search_key_header: str = "Authorization"

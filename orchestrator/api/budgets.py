@@ -76,9 +76,11 @@ async def cap_tenant(tenant: str, cap: TenantCap, caller: Operator) -> Money:
     require_own(tenant, caller)
     now = (await caller.muster.tenant_budget(tenant)).cap_microusd
     is_more = now is not None and (cap.cap_microusd is None or cap.cap_microusd > now)
-    if caller.seen_tenant is not None and is_more:
+    is_own = caller.seen_tenant is not None
+    if is_own and is_more:
         raise Problem(HTTPStatus.FORBIDDEN, "a tenant's cap is raised by who sees all", hint="a token of tenant *")
-    return Money.of(await caller.muster.cap_tenant(tenant, cap.cap_microusd, by=caller.name))
+    # an operator may have lowered it since it was read
+    return Money.of(await caller.muster.cap_tenant(tenant, cap.cap_microusd, by=caller.name, only_lower=is_own))
 
 
 @router.get("/{tenant:path}/allotment")

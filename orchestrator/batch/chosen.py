@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 from contextlib import aclosing
@@ -26,6 +27,7 @@ from .spec import BatchSpec
 
 # The command's output is an attachment of its task: as a file of its patch, a project's .gitignore might stop it.
 OUTPUT = "muster-shards"
+MAX_OUTPUT_BYTES = 10 * 1024 * 1024
 UNDONE = ("failed", "set_aside", "collision")
 
 
@@ -36,8 +38,9 @@ async def found_in(driver: Driver, params: BatchParams, given: RepositoryInput, 
         return params.found.get(given.name, {})
     if spec.shards.command is None:
         return None
-    lines = await _printed(driver, spec, given)
-    return _keyed(lines, await blobs_of(mirror.git_dir, given.base), spec, given.name)
+    printed = await _printed(driver, spec, given)
+    files = await blobs_of(mirror.git_dir, given.base)
+    return await asyncio.to_thread(_keyed, printed, files, spec, given.name)  # others go on meanwhile
 
 
 def undone_in(report: BatchReport) -> dict[str, dict[str, dict[str, str]]]:
@@ -50,7 +53,7 @@ def undone_in(report: BatchReport) -> dict[str, dict[str, dict[str, str]]]:
     }
 
 
-async def _printed(driver: Driver, spec: BatchSpec, given: RepositoryInput) -> list[str]:
+async def _printed(driver: Driver, spec: BatchSpec, given: RepositoryInput) -> bytes:
     """By the command, in a sandbox of its own and at the base: never on this machine."""
     works = [_work(driver, spec, given)]
     async with aclosing(settled(driver, works)) as endings:
@@ -58,10 +61,11 @@ async def _printed(driver: Driver, spec: BatchSpec, given: RepositoryInput) -> l
     if not completed(result):
         raise TaskFailed(result.errors[0])
     printed = next((one for one in result.attachments if one.name == OUTPUT), None)
-    if printed is None:
+    content = await driver.transport.blobs.get(printed.blob) if printed else b""
+    if printed is None or len(content) > MAX_OUTPUT_BYTES:  # a worker that we know lets no more through
         hint = f"it may print no more than 10 MiB; see: muster task logs {result.task_id}"
         raise BadInput(f"what shards.command printed for {given.name} did not come back", hint=hint)
-    return (await driver.transport.blobs.get(printed.blob)).decode("utf-8", "replace").splitlines()
+    return content
 
 
 def _work(driver: Driver, spec: BatchSpec, given: RepositoryInput) -> Work:
@@ -81,12 +85,12 @@ def _work(driver: Driver, spec: BatchSpec, given: RepositoryInput) -> Work:
     return Work(f"shards:{given.name}", request, f"shards of {given.name}")
 
 
-def _keyed(lines: Iterable[str], files: Iterable[str], spec: BatchSpec, name: str) -> Found:
+def _keyed(printed: bytes, files: Iterable[str], spec: BatchSpec, name: str) -> Found:
     """Each line is a path, or a JSON object with a `path` (or `file`) and whatever else the steps may say."""
     files = set(files)
     folders = folders_of(files)
     found: dict[str, dict[str, str]] = {}
-    for line in filter(None, map(str.strip, lines)):
+    for line in filter(None, map(str.strip, printed.decode("utf-8", "replace").splitlines())):
         values = _values(line)
         path = values.get("path", values.get("file", "")).removeprefix("./")
         if path != WHOLE and path not in files and path.rstrip("/") not in folders:

@@ -49,10 +49,10 @@ class Fund:
 
     def budget(self, seat: str) -> Budget:
         """Of the seat's next task."""
+        whole = self.driver.request.budget
         if self.cap_microusd is None:
-            return Budget()
-        waits = self.driver.request.budget.waits_at_cap
-        return Budget(max_cost_microusd=self._left(seat), waits_at_cap=waits)
+            return whole.model_copy(update={"max_cost_microusd": None, "waits_at_cap": False})
+        return whole.model_copy(update={"max_cost_microusd": self._left(seat)})
 
     def spend(self, seat: str, cost_microusd: int) -> None:
         self.spent[seat] += cost_microusd

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from envelope.budget import MICROUSD_PER_USD, Budget
+from envelope.budget import MICROUSD_PER_USD
 from envelope.ids import content_key
 from envelope.messages import TaskRequest, Workspace
 
@@ -74,7 +74,7 @@ def sample_work(request: TaskRequest, params: EvalParams, sample: Sample, *, cap
         params=told,
         workspace=Workspace(bundle=given.bundle, base=given.base, setup=setup),
         auth_scope=scope_of_goal(goal),
-        budget=Budget(max_cost_microusd=cap_microusd),
+        budget=request.budget.model_copy(update={"max_cost_microusd": cap_microusd, "waits_at_cap": False}),
         deadline_ms=deadline_ms,
         intent=f"eval: {sample.key}"[:200],
         idempotency_key=key,

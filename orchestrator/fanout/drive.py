@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from envelope.budget import Budget
 from envelope.errors import ErrorCode
 from envelope.ids import content_key
 from envelope.messages import Attachment, ErrorInfo, Output, TaskResult
@@ -15,7 +13,7 @@ from envelope.messages import Attachment, ErrorInfo, Output, TaskResult
 from ..driver import Driver, Ended, Work, completed, ended_with
 from ..gathering import Policy
 from ..submit import params_of, task_request
-from .items import Item, prompt_for, title_of
+from .items import Item, items_of_blob, prompt_for, require_short, title_of
 from .report import ANSWERS_NAME, Answer, answer_of, report_text
 from .spec import FanoutParams
 
@@ -23,8 +21,13 @@ from .spec import FanoutParams
 async def drive_fanout(driver: Driver) -> TaskResult:
     """Everything that is submitted has a content key, so that this can be killed anywhere and run again."""
     params = params_of(FanoutParams, driver.request)
-    items: list[Item] = json.loads(await driver.transport.blobs.get(params.items))
-    works = [_work(driver, params, item, len(items)) for item in items]
+    content = await driver.transport.blobs.get(params.items)
+    items = await asyncio.to_thread(items_of_blob, content, count=params.count)
+    await asyncio.to_thread(require_short, driver.request.input.prompt, items)
+    works: list[Work] = []
+    for item in items:
+        works.append(_work(driver, params, item))
+        await asyncio.sleep(0)  # others of this process go on meanwhile
     endings: dict[str, Ended] = {}
     async with aclosing(_run(driver, works, params.max_running)) as ends:
         async for ended in ends:
@@ -34,7 +37,7 @@ async def drive_fanout(driver: Driver) -> TaskResult:
     return await _concluded(driver, params, [(item, endings.get(item["number"])) for item in items], endings)
 
 
-def _work(driver: Driver, params: FanoutParams, item: Item, count: int) -> Work:
+def _work(driver: Driver, params: FanoutParams, item: Item) -> Work:
     """A root in a trace of its own, as a batch's shards are: equal parts of the money, found again by what it is."""
     request = driver.request
     cap = request.budget.max_cost_microusd
@@ -46,9 +49,7 @@ def _work(driver: Driver, params: FanoutParams, item: Item, count: int) -> Work:
         prompt=prompt,
         workspace=workspace,
         auth_scope=params.auth_scope,
-        budget=Budget(
-            max_cost_microusd=None if cap is None else cap // count, waits_at_cap=request.budget.waits_at_cap
-        ),
+        budget=request.budget.model_copy(update={"max_cost_microusd": None if cap is None else cap // params.count}),
         deadline_ms=driver.remaining_ms,
         intent=f"fan-out: {title_of(item)}"[:200],
         idempotency_key=_key(driver, params, item, prompt),

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from envelope.codec import MAX_MESSAGE_BYTES
 
 from ..errors import BadInput, near_miss
 
 MAX_ITEMS = 10_000
+MAX_ITEMS_BYTES = 16 * 1024 * 1024
+# Of all items together: an orchestrator holds their prompts until their tasks have ended.
+MAX_PROMPTS_CHARS = 256 * 1024 * 1024
 MAX_TITLE_CHARS = 200
+AGAIN = "submit it with `muster fanout`, or `Muster.fanout`"
 # `{item}`, `{path}`: a name in braces. Anything else in braces (code, JSON) is left as it is.
 _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 # By name: `item` is the whole item as text, `number` counts from 1, the rest are the fields of a JSON object.
 Item = Mapping[str, str]
+_ITEMS = TypeAdapter(list[dict[str, str]])
 
 
 def items_of_lines(lines: Iterable[str], *, name: str) -> list[Item]:
@@ -64,7 +75,44 @@ def _counted(found: Iterator[dict[str, str]], name: str) -> list[Item]:
     return items
 
 
-def check_prompt(prompt: str, items: Iterable[Item]) -> None:
+def blob_of_items(items: Sequence[Item]) -> bytes:
+    content = json.dumps(items, sort_keys=True).encode()
+    _require_room("bytes", len(content), MAX_ITEMS_BYTES)
+    return content
+
+
+def items_of_blob(content: bytes, *, count: int) -> list[Item]:
+    """What `blob_of_items` has written; `BadInput` for what somebody else has. Takes seconds for the longest."""
+    _require_room("bytes", len(content), MAX_ITEMS_BYTES)
+    _require_room("items", count, MAX_ITEMS)
+    try:
+        items = _ITEMS.validate_python(from_json(content))
+    except (ValidationError, ValueError) as e:
+        raise BadInput("the items of this fan-out are no list of them", hint=AGAIN) from e
+    numbers = [item["number"] for item in items if "item" in item and "number" in item]
+    if len(items) != count or numbers != [str(number) for number in range(1, count + 1)]:
+        raise BadInput(f"the items of this fan-out are not the {count} that it was made of", hint=AGAIN)
+    return list(items)
+
+
+def require_short(prompt: str, items: Iterable[Item]) -> None:
+    """`BadInput` where the items' prompts could not be held, or sent: a short one may name a long item many times."""
+    places = Counter(_PLACE.findall(prompt))
+    total = 0
+    for item in items:
+        # a little more than its prompt will have: places are replaced by what fills them
+        chars = len(prompt) + sum(times * len(item.get(name, "")) for name, times in places.items())
+        _require_room("characters in the prompt of one item", chars, MAX_MESSAGE_BYTES)
+        total += chars
+        _require_room("characters in the prompts of all items", total, MAX_PROMPTS_CHARS)
+
+
+def _require_room(what: str, count: int, limit: int) -> None:
+    if count > limit:
+        raise BadInput(f"a fan-out has at most {limit:,} {what}", hint="name files in the items, not what is in them")
+
+
+def check_prompt(prompt: str, items: Sequence[Item]) -> None:
     """`BadInput` when no place of the prompt is filled, or one is not filled by each item."""
     places = dict.fromkeys(_PLACE.findall(prompt))
     all_names = {name for item in items for name in item}
@@ -76,6 +124,7 @@ def check_prompt(prompt: str, items: Iterable[Item]) -> None:
     for number, item in enumerate(items, 1):
         if lacking := next((name for name in used if name not in item), None):
             raise BadInput(f"item {number} has no field {lacking!r}", hint="every item needs what the prompt names")
+    require_short(prompt, items)
 
 
 def prompt_for(prompt: str, item: Item) -> str:

@@ -20,7 +20,7 @@ from ..errors import BadInput
 from ..gathering import Policy, Want
 from ..settings import Settings
 from ..submit import DRIVERS, FANOUT, GoalStep, scope_of, task_request
-from .items import Item, check_prompt
+from .items import Item, blob_of_items, check_prompt
 
 
 class FanoutParams(GoalStep):
@@ -98,7 +98,7 @@ async def _params(
         agent=agent.name,
         pool=agent.pool,
         auth_scope=scope_of(agent) if scope is None else scope,
-        items=await blobs.put(json.dumps(items, sort_keys=True).encode()),
+        items=await blobs.put(blob_of_items(items)),
         count=len(items),
         policy=want.policy,
         quorum=want.quorum,

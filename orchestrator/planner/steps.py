@@ -142,9 +142,18 @@ class Steps:
 
 
 def _budget(wanted: Budget, whole: Budget) -> Budget:
-    """What the step says; of the money all that there is, where it says nothing."""
-    cap = whole.max_cost_microusd if wanted.max_cost_microusd is None else wanted.max_cost_microusd
-    return wanted.model_copy(update={"max_cost_microusd": cap, "waits_at_cap": whole.waits_at_cap})
+    """Of each limit the smaller one, of the step and of its goal: a model may have written the plan."""
+
+    def smaller(one: int | None, other: int | None) -> int | None:
+        return min((each for each in (one, other) if each is not None), default=None)
+
+    return Budget(
+        max_cost_microusd=smaller(wanted.max_cost_microusd, whole.max_cost_microusd),
+        max_tokens=smaller(wanted.max_tokens, whole.max_tokens),
+        max_turns=smaller(wanted.max_turns, whole.max_turns),
+        max_tool_calls=smaller(wanted.max_tool_calls, whole.max_tool_calls),
+        waits_at_cap=whole.waits_at_cap,
+    )
 
 
 def _patch_of(result: TaskResult) -> PatchRef | None:

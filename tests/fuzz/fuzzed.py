@@ -11,6 +11,7 @@ What it finds is kept in `found/TARGET`, which the tests try again; `found/TARGE
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import resource
@@ -557,6 +558,10 @@ def main(words: list[str]) -> int:
             _say(f"{name}: {fault}\n  {file}")
         is_bad |= bool(faults)
         _say(f"{name}: {count} inputs, {len(faults)} faults")
+        if report := os.environ.get("MUSTER_CHAOS_REPORT"):
+            row = {"row": "fuzz", "target": name, "inputs": count, "faults": len(faults)}
+            with Path(report).open("a") as lines:
+                lines.write(f"{json.dumps(row)}\n")
         if not any(folder.iterdir()):
             folder.rmdir()
     return 1 if is_bad else 0

@@ -16,7 +16,7 @@ from envelope.events import TurnFinished
 from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskRequest
-from workers.agent.bound import window_tokens
+from workers.agent.bound import window_size
 from workers.agent.calls import offer
 from workers.agent_task.till import TraceTill
 from workers.delivery.reporter import Reporter
@@ -68,7 +68,7 @@ def played(transport, claim, serve, kit):
 
 
 def asked_tokens(kit, bench) -> int:
-    return window_tokens(kit.opened(), offer(bench.loop().tools))
+    return window_size(kit.opened(), offer(bench.loop().tools), bench.policy).most
 
 
 async def test_each_try_that_broke_off_is_charged(played, kit):

@@ -161,6 +161,23 @@ async def test_a_network_grant_reaches_its_host_and_adds_nothing(start_hands, se
     assert len(seen) == 1 and SECRET not in seen[0]
 
 
+@pytest.mark.parametrize(
+    ("tenants", "is_reached"), [({}, False), ({"private_addresses_tenants": ("elsewhere",)}, True)]
+)
+async def test_a_private_address_is_reached_by_tasks_of_its_tenants_alone(
+    start_hands, serve_pages, tenants, is_reached
+):
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text="internal page")
+
+    place = f"127.0.0.1:{await serve_pages(answer)}"
+    hands = await start_hands(network_private_addresses={place}, **tenants)
+    request = hands.recipe(f"{ASK} http://{place}/", tenant="elsewhere", auth_scope=(*FULL, f"network:{place}"))
+    result = await hands.result(request)
+
+    assert ("internal page" in str(result.output.structured)) is is_reached
+
+
 async def test_a_private_address_is_refused_whatever_is_granted_unless_the_operator_names_it(
     start_hands, settings, forge
 ):

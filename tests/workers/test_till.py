@@ -12,12 +12,14 @@ from envelope.budget import Budget
 from envelope.errors import ErrorCode
 from envelope.ids import new_task_id, new_trace_id
 from envelope.messages import TaskRequest
-from workers.agent.bound import request_tokens, tool_tokens, window_tokens
+from workers.agent.bound import LARGEST_WINDOW_TOKENS, new_documents, request_tokens, tool_tokens, window_size
 from workers.agent.budget import Stop
+from workers.agent.policy import WindowPolicy
 from workers.agent.session import Counted
 from workers.agent_task.till import ASSUMED_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, TraceTill
 from workers.delivery.reporter import Reporter
-from workers.llm.base import ChatMessage, ToolSpec
+from workers.llm.base import ChatMessage, FilePart, ProviderItems, ToolCall, ToolSpec
+from workers.llm.files import MAX_SHOWN_BYTES, MOST_IMAGE_TOKENS
 from workers.llm.limits import ModelLimits
 from workers.llm.prices import Price
 
@@ -184,10 +186,75 @@ def test_what_a_provider_has_counted_is_known_and_the_rest_is_bounded_by_its_byt
     )
 
     assert request_tokens(session.messages) >= 200 + len("You look up.")
-    assert window_tokens(session, [tool]) > request_tokens(session.messages) + len('look Looks. {"type": "object"}')
-    assert 77 + 50 <= window_tokens(grown, [tool]) <= 77 + 50 + 16
+    assert most(session, [tool]) > request_tokens(session.messages) + len('look Looks. {"type": "object"}')
+    assert 77 + 50 <= most(grown, [tool]) <= 77 + 50 + 16
     # a server of tools says more of one, and offers another one
     more = [replace(tool, description="Looks. " * 100), ToolSpec("find", "f" * 300, {})]
-    assert window_tokens(grown, more) >= 77 + 50 + 693 + 300
-    assert window_tokens(grown, []) == window_tokens(grown, [tool])
+    assert most(grown, more) >= 77 + 50 + 693 + 300
+    assert most(grown, []) == most(grown, [tool])
     assert tool_tokens([ToolSpec("odd", "", {"title": "\ud800" * 9})]) > 9
+
+
+def most(session, tools=()) -> int:
+    return window_size(session, tools, SEEING).most
+
+
+SEEING = WindowPolicy(LIMITS, sees=frozenset({"image", "pdf"}))
+PAPER = FilePart(blob="b1", media_type="application/pdf", name="paper.pdf", size_bytes=11_524)
+SHOT = FilePart(blob="b2", media_type="image/png", name="shot.png", size_bytes=5_000)
+
+
+def holding(session, *files: FilePart, counted: Counted | None = None):
+    said = ChatMessage(role="tool", content="x", tool_call_id="c", files=files)
+    return session.model_copy(update={"messages": (*session.messages, said), "counted": counted})
+
+
+def test_a_pdf_can_fill_the_window_whatever_its_size_and_an_image_counts_as_much_as_any_provider_makes_of_it(kit):
+    session = kit.opened()
+    words = most(session)
+
+    assert most(holding(session, PAPER, SHOT)) == LIMITS.context
+    assert words + MOST_IMAGE_TOKENS <= most(holding(session, SHOT)) < words + MOST_IMAGE_TOKENS + 1_000
+    assert words + 2 * MOST_IMAGE_TOKENS <= most(holding(session, SHOT, SHOT))  # one that stands twice is sent twice
+    mini = holding(session, SHOT).model_copy(update={"model": "openai/gpt-4o-mini"})
+    assert most(mini) > 48_000
+    assert window_size(holding(session, PAPER), (), WindowPolicy(sees=SEEING.sees)).most > LARGEST_WINDOW_TOKENS - 1
+    # what a model cannot see it is not sent, and what is for people to see is a guess as before
+    assert window_size(holding(session, PAPER), (), WindowPolicy(LIMITS)).most < 1_000
+    assert 3_000 < window_size(holding(session, PAPER), (), SEEING).tokens < 4_000
+    assert most(holding(kit.opened("x" * 300_000), PAPER)) > 300_000  # bytes, which may be fewer tokens
+
+
+def test_a_file_that_its_provider_has_counted_is_counted_again_only_where_it_is_sent_again(kit):
+    session = holding(kit.opened(), PAPER)
+    counted = Counted(messages=3, tokens=20_000, files=("b1",))
+    known = session.model_copy(update={"counted": counted})
+
+    assert most(known) == 20_000 and new_documents(known, SEEING) == ()
+    again = holding(known, PAPER, counted=counted)
+    assert most(again) == LIMITS.context and new_documents(again, SEEING) == (3,)
+    withheld = again.model_copy(update={"withheld": (3,)})
+    assert 20_000 < most(withheld) < 21_000 and new_documents(withheld, SEEING) == ()
+
+
+def test_a_pdf_that_had_no_room_in_the_counted_request_is_new_when_it_comes_back(kit):
+    large = FilePart(blob="b3", media_type="image/png", size_bytes=MAX_SHOWN_BYTES)
+    counted = Counted(messages=4, tokens=20_000, files=("b3",))
+    session = holding(holding(kit.opened(), PAPER), large, counted=counted)
+
+    assert most(session) == 20_000
+    cleared = session.model_copy(update={"cleared": (3,)})
+    assert most(cleared) == LIMITS.context and new_documents(cleared, SEEING) == (2,)
+
+
+def test_half_a_surrogate_pair_and_a_number_that_is_written_in_full_have_their_longest_form():
+    halves = ChatMessage(role="user", content="\ud800" * 100)
+    assert request_tokens([halves]) >= 600
+    numbers = ",".join(["1e15"] * 100)
+    call = ToolCall(id="c", name="f", arguments=f'{{"a":[{numbers}]}}', input={"a": [1e15] * 100})
+    assert request_tokens([ChatMessage(role="assistant", tool_calls=(call,))]) >= 100 * len("1000000000000000.0")
+    assert request_tokens([], [ToolSpec("f", "", {"enum": [1e15] * 100})]) >= 100 * len("1000000000000000.0")
+    items = ProviderItems(model="m", items=({"input": {"a": [1e15] * 100, "b": "\ud800"}},))
+    assert request_tokens([ChatMessage(role="assistant", provider_items=items)]) >= 100 * len("1000000000000000.0")
+    repaired = ToolCall(id="c", name="f", arguments="{'a': 'ééé'", input={"a": "é" * 100}, repaired=True)
+    assert request_tokens([ChatMessage(role="assistant", tool_calls=(repaired,))]) >= 600  # sent as ASCII

@@ -137,3 +137,14 @@ async def test_titles_can_be_turned_off(start):
 )
 def test_a_title_is_one_line_without_thoughts(said, title):
     assert cleaned(said) == title
+
+
+async def test_no_title_is_asked_of_a_model_without_a_price_where_only_the_tenant_has_a_cap(start, transport, capfd):
+    await transport.fund("default", 5_000_000, by="operator")
+    # another provider's: what is asked at an address of this machine is free
+    hands, _, request = await start(small_model="anthropic/a-model-without-a-price")
+
+    result = await hands.result(request)
+
+    assert result.status is State.COMPLETED
+    assert "title_without_price" in capfd.readouterr().err

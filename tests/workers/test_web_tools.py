@@ -119,6 +119,22 @@ async def test_nothing_private_is_reached_unless_the_operator_says_so(surf, site
 
 @pytest.mark.redis
 @pytest.mark.docker
+async def test_the_operators_own_network_is_not_for_other_tenants(surf, site: Site):
+    calls = [
+        {"name": "webfetch", "arguments": {"url": f"{site.root}/docs"}},
+        {"name": "read", "arguments": {"ref": f"doc:{site.root}/docs"}},
+    ]
+
+    about = (ContextRef(type="doc", id=f"{site.root}/docs"),)
+    settings = {"web_private_addresses": {place(site)}}
+    texts, _ = await surf(calls, settings, auth_scope=("*:**",), tenant="elsewhere", context_refs=about)
+
+    assert site.requests == []
+    assert all("only public addresses" in said for said in texts), texts
+
+
+@pytest.mark.redis
+@pytest.mark.docker
 async def test_a_redirect_from_an_allowed_place_leads_no_further_than_another_url(surf, site: Site):
     calls = [{"name": "webfetch", "arguments": {"url": f"{site.root}/away"}}]
 

@@ -328,9 +328,11 @@ class MemoryTransport:
             self._note(by, "raise", trace_id, tenant, from_microusd=before, to_microusd=cap_microusd)
         return pauses.raise_cap(self._fleet, trace_id, cap_microusd, by)
 
-    async def fund(self, tenant: str, cap_microusd: int | None, *, by: str) -> Ledger:
+    async def fund(self, tenant: str, cap_microusd: int | None, *, by: str, only_lower: bool = False) -> Ledger:
         cap_microusd, by = bounds.cap(cap_microusd), bounds.reason(by)
         before = self._fleet.purses[tenant].cap_microusd
+        if only_lower and before is not None:
+            cap_microusd = before if cap_microusd is None else min(before, cap_microusd)
         if before != cap_microusd:
             told = {"from_microusd": before, "to_microusd": cap_microusd}
             self._note(

@@ -156,10 +156,10 @@ async def counters(cells: Cells) -> dict[str, int]:
     return dict(total)
 
 
-async def fund(cells: Cells, tenant: str, cap_microusd: int | None, by: str) -> Ledger:
+async def fund(cells: Cells, tenant: str, cap_microusd: int | None, by: str, only_lower: bool) -> Ledger:
     """Equal parts, so that all cells together allow no more than the cap."""
     part = None if cap_microusd is None else cap_microusd // len(cells.all)
-    return _sum(await cells.each(lambda cell: operators.fund(cell, tenant, part, by)))
+    return _sum(await cells.each(lambda cell: operators.fund(cell, tenant, part, by, only_lower)))
 
 
 async def funds(cells: Cells, tenant: str) -> Ledger:

@@ -99,8 +99,9 @@ async def allotments(cell: Cell) -> Mapping[str, Allotment]:
     }
 
 
-async def fund(cell: Cell, tenant: str, cap_microusd: int | None, by: str) -> Ledger:
-    spent, cap, reserved, woken = await cell.run("fund", repeatable=True, tenant=tenant, cap=cap_microusd, by=by)
+async def fund(cell: Cell, tenant: str, cap_microusd: int | None, by: str, only_lower: bool) -> Ledger:
+    told = {"tenant": tenant, "cap": cap_microusd, "by": by, "only_lower": only_lower}
+    spent, cap, reserved, woken = await cell.run("fund", repeatable=True, **told)
     if woken:
         _log.info("tenant_funded", tenant=tenant, tasks_that_go_on=woken)
     return Ledger(spent, cap if cap >= 0 else None, reserved)

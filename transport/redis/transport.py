@@ -312,8 +312,8 @@ class RedisTransport:
         cap_microusd, by = bounds.amount("cap_microusd", cap_microusd), bounds.reason(by)
         return await operators.raise_cap(self._cells.of_trace(trace_id), trace_id, cap_microusd, by)
 
-    async def fund(self, tenant: str, cap_microusd: int | None, *, by: str) -> Ledger:
-        return await merging.fund(self._cells, tenant, bounds.cap(cap_microusd), bounds.reason(by))
+    async def fund(self, tenant: str, cap_microusd: int | None, *, by: str, only_lower: bool = False) -> Ledger:
+        return await merging.fund(self._cells, tenant, bounds.cap(cap_microusd), bounds.reason(by), only_lower)
 
     async def funds(self, tenant: str) -> Ledger:
         return await merging.funds(self._cells, tenant)

@@ -10,7 +10,7 @@ from typing import Self
 from envelope.events import Event
 from transport.raising import ask_for_more, ask_for_more_of_tenant
 
-from ..agent.bound import request_tokens
+from ..agent.bound import Size, request_tokens
 from ..agent.budget import Stop, why_stop
 from ..agent.means import Loop
 from ..agent.paying import paid_call
@@ -102,8 +102,8 @@ class Meter:
         if stop := why_stop(self._keeper.session, trace_exhausted=self._loop.exhausted()):
             self._loop.emit(stop.event)
             return self._stopped(stop)
-        tokens = request_tokens(messages, tools)
-        pay = partial(paid_call, messages=messages, tools=tools, loop=self._loop, input_tokens=tokens)
+        tokens = request_tokens(messages, tools)  # the relay carries no files
+        pay = partial(paid_call, messages=messages, tools=tools, loop=self._loop, size=Size(tokens, tokens))
         while isinstance(paid := await pay(self._keeper.without_costs, tell=_nobody_listens), Stop):
             self._loop.emit(paid.event)
             if not await self._is_raised(paid, is_wanted):

@@ -13,7 +13,8 @@ from envelope.events import Compacted, Event, WarningRaised
 
 from ..delivery.failures import OF_MODELS
 from ..llm.base import Completed, Failed, Failure, ToolSpec
-from .bound import request_tokens, tool_tokens
+from ..llm.files import sent_files
+from .bound import Size, request_tokens, tool_tokens
 from .budget import Stop, is_last_turn
 from .compaction import (
     Compaction,
@@ -82,12 +83,17 @@ def comes_first(session: Session) -> bool:
 
 def measured(session: Session, usage: Usage, tools: Sequence[ToolSpec], policy: WindowPolicy) -> Session:
     """The session after a reply: what its window holds now is known, and whether that is too much."""
-    told = {"messages": len(session.messages), "tokens": usage.total_tokens, "tool_tokens": tool_tokens(tools)}
-    counted = Counted(**told) if usage.input_tokens else None
+    counted = Counted(
+        messages=len(session.messages),
+        tokens=usage.total_tokens,
+        tool_tokens=tool_tokens(tools),
+        files=tuple(file.blob for file in sent_files(shown(session), policy.sees)),
+    )
     is_full = should_compact(usage, policy.limits, auto=policy.auto, reserved=policy.reserved)
     may_gain = _replies_since(session) >= REPLIES_BETWEEN and session.failed_compactions < MAX_FAILED
     is_due = is_full and may_gain and session.due is None
-    return session.model_copy(update={"counted": counted} | ({"due": Due.FULL} if is_due else {}))
+    known = counted if usage.input_tokens else None
+    return session.model_copy(update={"counted": known} | ({"due": Due.FULL} if is_due else {}))
 
 
 def overflowed(session: Session, failure: Failed) -> Session:
@@ -119,7 +125,8 @@ async def compact(session: Session, loop: Loop) -> Session:
         return session.model_copy(update={"due": None})
     notes, wanted = earlier.summary if earlier else "", await loop.policy.wanted(NotesWanted())
     asked = summary_request(loop.policy.prompt, session.messages[begin:kept_from], notes, wanted)
-    paid = await paid_call(session, asked, (), loop, input_tokens=request_tokens(asked), tell=_unheard)
+    tokens = request_tokens(asked)
+    paid = await paid_call(session, asked, (), loop, size=Size(tokens, tokens), tell=_unheard)
     if isinstance(paid, Stop):
         return unpaid(session, paid, loop)
     if isinstance(paid.reply, Failed) or not _is_summary(paid.reply):

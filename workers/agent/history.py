@@ -77,6 +77,7 @@ def reopen_session(session: Session, agent: Agent, *, model: str, prompt: str | 
         compaction=mended.compaction,
         due=mended.due,
         cleared=mended.cleared,
+        withheld=mended.withheld,
         waypoints=mended.waypoints,
         given_plan=mended.given_plan,
     )

@@ -18,7 +18,7 @@ from envelope.events import MessageAdded
 from ..llm.base import Failed
 from .acting import act
 from .background import with_words_of_children
-from .bound import window_tokens
+from .bound import new_documents, window_size
 from .budget import Stop, is_last_turn, why_stop
 from .calls import offer
 from .circles import circle_ended
@@ -31,7 +31,7 @@ from .reminders import reminded
 from .session import Session
 from .shown import shown
 from .structured import only_answers, wants_form
-from .telling import half_answer_is_kept, tell
+from .telling import half_answer_is_kept, tell, withheld
 from .traced import turn_span
 
 
@@ -68,11 +68,12 @@ async def step(session: Session, loop: Loop) -> Session:
     session = tell(session, loop, CLOSING) if closing and not was_told(session, CLOSING) else session
     # A last turn offers the same tools, and allows none: a request goes on starting with the same bytes.
     tools, choice = offer(loop.tools), "none" if closing and not wants_form(loop.tools) else "auto"
-    tokens = window_tokens(session, tools)
+    size = window_size(session, tools, loop.policy)
     async with half_answer_is_kept(session, loop) as heard:
-        paid = await paid_call(session, shown(session), tools, heard, choice, input_tokens=tokens, tell=heard.emit)
+        paid = await paid_call(session, shown(session), tools, heard, choice, size=size, tell=heard.emit)
     if isinstance(paid, Stop):
-        return stopped(session, paid, loop)
+        documents = new_documents(session, loop.policy)
+        return withheld(session, documents, paid, loop) if documents else stopped(session, paid, loop)
     session, reply = paid.session, paid.reply
     if isinstance(reply, Failed):
         return model_failed(session, reply, loop)

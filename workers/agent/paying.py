@@ -12,6 +12,7 @@ from envelope.tracing.spans import span
 from ..llm.base import ChatMessage, Completed, Failed, ToolChoice, ToolSpec
 from .account import Account
 from .asking import ask
+from .bound import Size
 from .budget import Stop
 from .finish import finish_reason
 from .history import failed
@@ -36,19 +37,20 @@ async def paid_call(
     loop: Loop,
     tool_choice: ToolChoice = "auto",
     *,
-    input_tokens: int,
+    size: Size,
     tell: Callable[[Event], None],
 ) -> Paid | Stop:
-    """One turn's model call of at most `input_tokens`; `tell` hears it stream. Tries that broke off are paid, too.
+    """One turn's model call of that size; `tell` hears it stream. Tries that broke off are paid, too.
 
     A stop: there is no money for it, and nothing has happened.
     """
-    held = await loop.till.reserve(input_tokens)
+    held = await loop.till.reserve(size.most)
     if isinstance(held, Stop):
         return held
     turn = session.turn + 1
     loop.emit(TurnStarted(turn=turn, model=loop.model.name, window_tokens=loop.policy.limits.context))
-    account = Account(loop.till, loop.price, input_tokens, held)
+    # where money is set aside, what broke off costs what it can have cost
+    account = Account(loop.till, loop.price, size.most if held else size.tokens, held)
     with span(CHAT, chat_attributes(loop.model.name), model=loop.model.name) as call:
         with cut_off_is_told(loop, turn, account):
             reply = await ask(replace(loop.model, lost=account), messages, tools, tell, tool_choice)

@@ -53,7 +53,8 @@ class Due(StrEnum):
 class Counted(BaseModel):
     """What a provider counted: the window with the session's first `messages` had so many tokens, replies included.
 
-    `tool_tokens`: how many of these the tools that were offered then had at most.
+    `tool_tokens`: how many of these the tools that were offered then had at most. `files`: the blobs of the files that
+    were sent, one that was sent twice, twice.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -61,6 +62,7 @@ class Counted(BaseModel):
     messages: int
     tokens: int
     tool_tokens: int = 0
+    files: tuple[str, ...] = ()
 
 
 class Stored(BaseModel):
@@ -90,8 +92,8 @@ class Session(Stored):
     model will hear.
 
     What a model is shown of the messages begins with `compaction`; `due`: another one is the next step;
-    `failed_compactions`: in a row. The tool messages at the indices `cleared` are shown without their output (see
-    `shown.py`).
+    `failed_compactions`: in a row. The tool messages at the indices `cleared` are shown without their output, the
+    messages at the indices `withheld` without their PDFs (see `shown.py`).
     """
 
     agent: str
@@ -114,6 +116,7 @@ class Session(Stored):
     due: Due | None = None
     failed_compactions: int = 0
     cleared: tuple[int, ...] = ()
+    withheld: tuple[int, ...] = ()
     counted: Counted | None = None
     circling: str = ""  # the tool that the model calls again and again: its next turn is a closing one
     waits_at_microusd: int | None = None  # the trace's cap, which somebody must raise before the next call

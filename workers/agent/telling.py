@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 
-from envelope.events import Event, MessageAdded, RetryScheduled, TextDelta, TurnFinished
+from envelope.events import Event, MessageAdded, RetryScheduled, TextDelta, TurnFinished, WarningRaised
 from sandbox.errors import SandboxError
 
 from ..clock import now_ms
 from ..llm.base import ChatMessage, Finish
 from .account import Account
+from .budget import Stop
 from .history import say
 from .means import Loop
 from .session import Session
 
+DOCUMENT_WITHHELD = "document_withheld"
 STOPPED_HERE = "The task was stopped while you were writing this; what you had not said is lost."
 
 
@@ -24,6 +26,25 @@ def tell(session: Session, loop: Loop, text: str) -> Session:
     """A word to the model, which people see, too."""
     loop.emit(MessageAdded(role="user", text=text, synthetic=True))
     return say(session, text)
+
+
+def withheld(session: Session, documents: Sequence[int], stop: Stop, loop: Loop) -> Session:
+    """The session without the PDFs of these messages, for which there is no money: what is in them, a command tells."""
+    named = [file.name or "a file" for n in documents for file in session.messages[n].files if file.kind == "pdf"]
+    window = loop.policy.limits.input or loop.policy.limits.context
+    size = f"the model's whole window of {window} tokens" if window else "the largest of all windows"
+    spent, allowed = stop.event.spent, stop.event.allowed
+    whose = "--tenant TENANT" if stop.event.whose == "tenant" else "TASK"
+    tells = "" if window else "say the model's window in MUSTER_MODEL_LIMITS, or "
+    loop.emit(
+        WarningRaised(
+            message=f"{', '.join(named)} is not shown to the model: a PDF can fill {size}, and "
+            f"${spent / 1e6:.4f} of the {stop.event.whose}'s ${allowed / 1e6:.4f} are spent",
+            hint=f"{tells}`muster budget raise {whose} --to USD`, and have the file read again",
+            code=DOCUMENT_WITHHELD,
+        )
+    )
+    return session.model_copy(update={"withheld": (*session.withheld, *documents)})
 
 
 @asynccontextmanager

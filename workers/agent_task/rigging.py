@@ -23,6 +23,7 @@ from ..delivery.people import people_of
 from ..hooks.api import Parameters, TaskView
 from ..hooks.chain import Hooks, hooked
 from ..kit import Kit
+from ..llm.base import Kind
 from ..llm.limited import Limited
 from ..llm.prices import Price, cost_microusd
 from ..llm.retry import Retrying
@@ -65,7 +66,7 @@ class Rigging:
         """What a session's turns need, with hooks and recording around it; tools may be others at each turn."""
         attempt, tape, report = self.attempt, self.tape, self.attempt.reporter.report
         hooks = self._hooks(session)
-        limits = await self.kit.models.limits(session.model)
+        limits, sees = await self.kit.models.limits(session.model), await self.kit.models.sees(session.model)
         till = TraceTill(attempt.reporter, self.price, limits, waits_at_cap=attempt.request.budget.waits_at_cap)
         context = await self._context(session, hooks)
         foreign = tape.foreign(self.foreign)
@@ -87,7 +88,7 @@ class Rigging:
             return await self.turns.save(await tape.saving(self.titling.counted(current)), context)
 
         return Loop(
-            model=await self._model(session, hooks, till),
+            model=await self._model(session, sees, hooks, till),
             tools=tools,
             run_calls=tape.run_calls(
                 lambda calls, on_change: run_calls(calls, tools, context, attempt.guard, on_change)
@@ -101,7 +102,9 @@ class Rigging:
             exhausted=tape.exhausted(
                 lambda: attempt.reporter.ledger.exhausted and not attempt.request.budget.waits_at_cap
             ),
-            policy=replace(self.kit.equipment.habits.policy(limits, self.kit.agents), wanted=hooks.compacting),
+            policy=replace(
+                self.kit.equipment.habits.policy(limits, self.kit.agents), sees=sees, wanted=hooks.compacting
+            ),
             till=till,
             fallback=await self._fallback(session),
             is_stopped=attempt.is_stopped,
@@ -157,6 +160,7 @@ class Rigging:
 
     def _tools(self, context: ToolContext, session: Session, foreign: Sequence[Tool]) -> dict[str, Tool]:
         attempt = self.attempt
+        web = self.kit.web.of(attempt.request.tenant)
         shown = offered(
             attempt.agent,
             attempt.guard,
@@ -164,16 +168,16 @@ class Rigging:
             context.children.catalogue(),
             model=session.model,
             foreign=foreign,
-            web=self.kit.web,
+            web=web,
         )
         theirs = {tool.name for tool in foreign}
         ours = in_folder({tool.name: tool for tool in shown if tool.name not in theirs}, folder_of(attempt.request))
         own = ours | answer_tools(attempt.request)
         found = {tool.name: tool for tool in shown if tool.name in theirs}
-        known = reading_references(found | own, attempt, self.kit.transport, self.kit.web)
+        known = reading_references(found | own, attempt, self.kit.transport, web)
         return planning_tools(known, context.planning, attempt)
 
-    async def _model(self, session: Session, hooks: Hooks, till: TraceTill) -> Retrying:
+    async def _model(self, session: Session, sees: frozenset[Kind], hooks: Hooks, till: TraceTill) -> Retrying:
         """Retries around what is recorded, around hooks, around the fleet's limit, around the engine, which is shown
         the files that it can see."""
         models, report = self.kit.models, self.attempt.reporter.report
@@ -189,7 +193,7 @@ class Rigging:
                     effort=self.attempt.agent.variant,
                     options=self.attempt.agent.model_options,
                 ),
-                await models.sees(session.model),
+                sees,
                 self._loaded,
             ),
             self.kit.limiter,

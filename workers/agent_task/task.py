@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass, replace
 
@@ -33,7 +34,6 @@ from ..kit import Kit
 from ..llm.prices import Price
 from ..mcp.hub import mcp_servers
 from ..recording.dubbed import PRICE_NAME, Dubbed
-from ..recording.reading import cassette_at
 from ..recording.recorder import Recorder, attachments
 from ..recording.tape import NoTape, Tape
 from ..references.names import check_refs
@@ -81,9 +81,10 @@ class AgentTasks:
         session = with_its_traces_cap(session, ledger)
         equipment = self.kit.equipment
         titling = Titling(self.kit.models, self.kit.limiter, self.kit.agents, equipment.habits, attempt)
+        reachable = equipment.mcp.enabled_for(attempt.request.tenant)
         async with (
             titling.beside(session),
-            mcp_servers(equipment.mcp, attempt.request.auth_scope, attempt.sandbox.opened, report) as servers,
+            mcp_servers(reachable, attempt.request.auth_scope, attempt.sandbox.opened, report) as servers,
             FileCare(equipment.after_write, report) as care,
         ):
             rigging = Rigging(self.kit, attempt, tape, turns, price, titling, servers.tools, care)
@@ -109,7 +110,7 @@ class AgentTasks:
     async def _tape(self, attempt: Attempt) -> Tape:
         params, blobs = agent_params(attempt.request), self.kit.transport.blobs
         if params.replay is not None:
-            return Dubbed(await cassette_at(blobs, params.replay))
+            return await asyncio.to_thread(Dubbed, await blobs.get(params.replay))
         return Recorder(blobs, attempt) if params.record else NoTape()
 
     async def _session(self, attempt: Attempt, turns: Turns, tape: Tape) -> Session:

@@ -12,9 +12,13 @@ MAX_FILE_BYTES = 3_750_000
 MAX_SHOWN_BYTES = 16_000_000
 MAX_SHOWN_FILES = 20
 
-# A large image, as providers count it; they make larger ones smaller.
+# A large image, as most providers count it; they make larger ones smaller.
 IMAGE_TOKENS = 1_600
-# A guess from above: a page of text is about 3,000 tokens and seldom less than 20 kB.
+# What a provider counts of one image at most: Alibaba's 16,384 (Claude's newest 4,784, OpenAI's about 10,000, Gemini's
+# 4,128). OpenAI's smallest model of 2024 counts each of 8 tiles as 5,667 and 2,833 beside, at a price that is lower.
+MOST_IMAGE_TOKENS = 16_384
+MOST_IMAGE_TOKENS_OF = {"gpt-4o-mini": 2_833 + 8 * 5_667}
+# A guess: a page of text is about 3,000 tokens and seldom less than 20 kB. It is no bound (see `most_tokens`).
 PDF_BYTES_PER_TOKEN = 6
 MIN_PDF_TOKENS = 3_000
 
@@ -43,6 +47,21 @@ def file_tokens(file: FilePart) -> int:
     return IMAGE_TOKENS if file.kind == "image" else max(MIN_PDF_TOKENS, file.size_bytes // PDF_BYTES_PER_TOKEN)
 
 
+def most_tokens(file: FilePart, model: str, window: int) -> int:
+    """What the model's provider can count of a file at most; never more than the window, or it refuses the request.
+
+    Pages of a PDF can share what is on them, and a kilobyte unpack to a megabyte: its size says nothing.
+
+    >>> paper = FilePart(blob="b", media_type="application/pdf", size_bytes=11_524)
+    >>> file_tokens(paper), most_tokens(paper, "anthropic/claude-sonnet-4-5", 200_000)
+    (3000, 200000)
+    """
+    if file.kind == "pdf":
+        return window
+    known = (most for name, most in MOST_IMAGE_TOKENS_OF.items() if name in model)
+    return min(next(known, MOST_IMAGE_TOKENS), window)
+
+
 def to_show(messages: Sequence[ChatMessage], sees: frozenset[Kind]) -> frozenset[str]:
     """The blobs of the files that a model which sees such kinds is shown: the newest, as far as there is room."""
     chosen: dict[str, int] = {}
@@ -54,6 +73,14 @@ def to_show(messages: Sequence[ChatMessage], sees: frozenset[Kind]) -> frozenset
                 return frozenset(chosen)
             chosen[file.blob] = file.size_bytes
     return frozenset(chosen)
+
+
+def sent_files(messages: Sequence[ChatMessage], sees: frozenset[Kind]) -> list[FilePart]:
+    """The files that are sent with the messages: one that stands in two of them is sent twice."""
+    if not any(message.files for message in messages):
+        return []
+    chosen = to_show(messages, sees)
+    return [file for message in messages for file in message.files if file.blob in chosen]
 
 
 def with_files(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -17,7 +17,7 @@ from ..tools.errors import ToolError
 from .connection import Connection
 from .prompts import ServerPrompt, prompts_of
 from .resources import resource_tools
-from .settings import McpServers
+from .settings import McpServer
 from .tools import McpTool
 from .ways import way_to
 
@@ -70,10 +70,13 @@ class McpHub:
 
 @asynccontextmanager
 async def mcp_servers(
-    servers: McpServers, scope: Scope, sandbox: Callable[[], Awaitable[Sandbox]], emit: Callable[[Event], None]
+    servers: Mapping[str, McpServer],
+    scope: Scope,
+    sandbox: Callable[[], Awaitable[Sandbox]],
+    emit: Callable[[Event], None],
 ) -> AsyncGenerator[McpHub]:
-    """Every server for which there is a grant. What is wrong with one is told, and the task goes on."""
-    reached = [(name, server) for name, server in servers.enabled.items() if is_reached(name, scope)]
+    """Those of the servers for which there is a grant. What is wrong with one is told, and the task goes on."""
+    reached = [(name, server) for name, server in servers.items() if is_reached(name, scope)]
     hub = McpHub([Connection(name, way_to(server, sandbox), server.timeout_s, emit) for name, server in reached], emit)
     try:
         yield hub

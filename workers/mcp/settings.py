@@ -11,19 +11,21 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ..agents.base import Agent
+from ..sandboxes.credentials import NO_TENANT
 from ..web.errors import WebError
 from ..web.urls import parse_url
 from .headers import require_referenced
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,31}")
-LOCAL, REMOTE = ("command", "cwd", "environment"), ("url", "headers", "private_addresses")
+LOCAL, REMOTE = ("command", "cwd", "environment"), ("url", "headers", "private_addresses", "tenants")
 
 
 class McpServer(BaseModel):
     """A local server has a `command`, an argument vector that is run in the sandbox, where the agent can see all that
     it gets: what stands in `environment` is no secret. A remote one has a `url`; its `headers` name secrets as
     `${VARIABLE}` of the worker's environment. `agents` are those that may use the server's tools (and who inherits from
-    them)."""
+    them), `tenants` those whose tasks may reach a remote one, with its headers (`*`: everybody's); left out, only those
+    of a fleet without tenants."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -33,6 +35,7 @@ class McpServer(BaseModel):
     url: str = ""
     headers: dict[str, str] = Field(default_factory=dict[str, str])
     private_addresses: frozenset[str] = frozenset()  # of the operator's own network, for this server: 10.0.0.5:8080
+    tenants: tuple[str, ...] = (NO_TENANT,)
     enabled: bool = True
     timeout_s: float = Field(default=30.0, gt=0, le=600)  # what users of other agents know
     agents: tuple[str, ...] = ("build",)
@@ -85,6 +88,14 @@ class McpServers(BaseModel):
     @property
     def enabled(self) -> Mapping[str, McpServer]:
         return {name: server for name, server in self.servers.items() if server.enabled}
+
+    def enabled_for(self, tenant: str) -> Mapping[str, McpServer]:
+        """What a local one can reach is its task's own sandbox."""
+        return {
+            name: server
+            for name, server in self.enabled.items()
+            if not server.url or {tenant, "*"} & set(server.tenants)
+        }
 
 
 def with_grants(agents: Mapping[str, Agent], servers: McpServers) -> dict[str, Agent]:

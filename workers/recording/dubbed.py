@@ -16,12 +16,12 @@ from ..agent.calls import OnChange, RunCalls
 from ..agent.session import Session
 from ..errors import BadInput
 from ..llm.base import ChatMessage, Completed, ModelEvent, ToolCall, ToolChoice, ToolSpec
-from ..llm.cassette import Answers, Entry, calls_of
+from ..llm.cassette import Answers, Call, ToolAnswer, reply_of
 from ..llm.prices import Price
 from ..llm.retry import Retrying
 from ..tools.base import CallResult, ToolResult
 from ..tools.task import TASK
-from .reading import readable
+from .reading import entries_of, readable
 from .tape import NoTape
 
 T = TypeVar("T")
@@ -31,19 +31,23 @@ NO_PRICE = Price(0, 0)  # nothing is asked, so nothing is paid
 
 
 class Dubbed(NoTape):
-    """A failed try is not played again. What a subagent said is on the cassette: none is started."""
+    """A failed try is not played again. What a subagent said is on the cassette: none is started. What was asked then
+    is left where it is: it may be long, and nobody compares it."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        with readable():
-            calls = calls_of(entries)
-        self._replies = [
-            (*call.reply[:-1], replace(end, cost_microusd=None))  # what it cost then is not paid again
-            for call in calls
-            if call.reply and isinstance(end := call.reply[-1], Completed)
-        ]
-        answers = [answer for entry in entries if isinstance(entry, Answers) for answer in entry.answers]
-        self._answers = {answer.call_id: answer for answer in answers}
+    def __init__(self, cassette: bytes) -> None:
+        """`BadInput` for what is no cassette. Takes seconds for the longest: call it in a thread."""
+        self._replies: list[tuple[ModelEvent, ...]] = []
+        self._answers: dict[str, ToolAnswer] = {}
         self._at = 0
+        for entry in entries_of(cassette):
+            if isinstance(entry, Answers):
+                self._answers |= {answer.call_id: answer for answer in entry.answers if answer.name == TASK}
+            elif isinstance(entry, Call):
+                with readable():
+                    reply = reply_of(entry)
+                if reply and isinstance(end := reply[-1], Completed):
+                    # what it cost then is not paid again
+                    self._replies.append((*reply[:-1], replace(end, cost_microusd=None)))
 
     async def kept(self, name: str, kind: TypeAdapter[T], find: Callable[[], Awaitable[T]]) -> T:
         return cast(T, NO_PRICE) if name.startswith(PRICE_NAME) else await find()

@@ -15,7 +15,7 @@ from envelope.errors import ErrorCode
 
 from ..agent.calls import OnChange, RunCalls
 from ..agent.session import Session
-from ..llm.base import ChatMessage, ModelEvent, ToolCall, ToolChoice, ToolSpec
+from ..llm.base import ChatMessage, Completed, ModelEvent, ToolCall, ToolChoice, ToolSpec
 from ..llm.cassette import (
     Answers,
     Call,
@@ -28,7 +28,8 @@ from ..llm.cassette import (
     Offered,
     Request,
     ToolAnswer,
-    calls_of,
+    reply_of,
+    request_after,
     request_of,
 )
 from ..llm.retry import Retrying
@@ -62,9 +63,11 @@ class ToldNo(Exception):
 class Player:
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._found = {entry.name: entry.value for entry in entries if isinstance(entry, Kept)}
-        self._calls = calls_of(entries)
-        if not all(call.reply for call in self._calls):
+        self._replies = [reply_of(entry) for entry in entries if isinstance(entry, Call)]
+        if not all(self._replies):
             raise ValueError("a model call without a reply")
+        self._request = Request("", (), ())  # of the last call; each is made of the one before it
+        self._completed = 0
         self._script = [entry for entry in entries if not isinstance(entry, Kept)]
         self._foreign: Sequence[Tool] = []
         self._at = 0
@@ -138,15 +141,14 @@ class Player:
 
     def reply(self, now: Request) -> Sequence[ModelEvent]:
         """What the model said when it was asked this."""
-        self._next(Call, "it asks the model once more")
-        recorded = self._calls[self._call]
-        self.turn = 1 + sum(type(call.reply[-1]).__name__ == "Completed" for call in self._calls[: self._call])
-        if now != recorded.request:
-            raise Difference(
-                self.turn, "it asks the model something else", _diff(_lines(recorded.request), _lines(now))
-            )
+        recorded = self._request = request_after(self._request, self._next(Call, "it asks the model once more"))
+        self.turn = 1 + self._completed
+        if now != recorded:
+            raise Difference(self.turn, "it asks the model something else", _diff(_lines(recorded), _lines(now)))
+        reply = self._replies[self._call]
         self._call += 1
-        return recorded.reply
+        self._completed += isinstance(reply[-1], Completed)
+        return reply
 
     def check_end(self, text: str, error: str) -> None:
         """Raises `Difference` unless the task ended so, and there."""

@@ -37,7 +37,7 @@ from ..sessions.checkpoints import Checkpoints
 from ..subagents.inheritance import guard_of
 from ..web.access import WebAccess
 from .player import Difference, NotRecorded, Player, ToldNo
-from .reading import cassette_at, read_cassette, readable
+from .reading import entries_of, readable
 from .recorder import AGENT, AGENTS, CASSETTE, EARLIER, REQUEST, whole
 
 UNASKED = "not/asked"  # the model of a task that ended before it asked one
@@ -60,11 +60,11 @@ class Replayed:
 async def find_cassette(blobs: Blobs, attachments: Mapping[str, str], checkpoint: str | None) -> tuple[Entry, ...]:
     """The one that a result names; of a task that was stopped, what it had stored. `BadInput` when there is none."""
     if CASSETTE in attachments:
-        return await cassette_at(blobs, attachments[CASSETTE])
+        return tuple(entries_of(await blobs.get(attachments[CASSETTE])))
     newest = (await Checkpoints(blobs).load(checkpoint)).cassette if checkpoint else None
     if newest is None:
         raise BadInput("the task was not recorded", hint="record the next one: muster run --record …")
-    return read_cassette((await whole(blobs, newest)).encode())
+    return tuple(entries_of((await whole(blobs, newest)).encode()))
 
 
 async def replay(entries: Sequence[Entry], blobs: Blobs, agents: Mapping[str, Agent]) -> Replayed:

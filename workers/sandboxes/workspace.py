@@ -24,7 +24,7 @@ from transport.blobs.owners import acting_tenant
 from transport.state_folder import private_folder
 
 from ..errors import BadInput
-from .credentials import NO_CREDENTIALS, Credentials
+from .credentials import NO_CREDENTIALS, NO_TENANT, Credentials
 
 # All that commands find in their environment beside the image's own: nothing of the worker's, and nothing secret.
 SANDBOX_ENV: Mapping[str, str] = {
@@ -58,6 +58,7 @@ class Workspaces:
     setup_limits: SetupLimits = field(default_factory=SetupLimits)
     credentials: Credentials = NO_CREDENTIALS
     private_addresses: frozenset[str] = frozenset()  # of the operator's own network, for tasks with a grant
+    private_addresses_tenants: tuple[str, ...] = (NO_TENANT,)
 
     async def prepare(
         self,
@@ -72,7 +73,8 @@ class Workspaces:
         """`BadInput` for what a caller may not ask for; errors of `repo` and `sandbox` for what fails."""
         empty = SandboxSpec(self.image, read_only=read_only, limits=limits, labels=labels, env=SANDBOX_ENV)
         if (hosts := hosts_of(scope)) | credentials_of(scope):
-            outlet = Outlet(self.credentials.of(scope), self.private_addresses, tell)
+            is_lent = bool({acting_tenant(), "*"} & set(self.private_addresses_tenants))
+            outlet = Outlet(self.credentials.of(scope), self.private_addresses if is_lent else frozenset(), tell)
             empty = replace(empty, egress=hosts, outlet=outlet)
         if workspace is None:
             return Prepared(empty)

@@ -98,7 +98,7 @@ class Titling:
 
     async def _ask(self, model_name: str) -> None:
         reporter, price = self._attempt.reporter, await self._models.price(model_name)
-        if price is None and reporter.ledger.cap_microusd is not None:
+        if price is None and reporter.ledger.tightest.cap_microusd is not None:
             log.warning("title_without_price", model=model_name)
             return
         limits = await self._models.limits(model_name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .addresses import PUBLIC, AddressPolicy
 from .searching import SearchProvider
@@ -21,7 +21,12 @@ class WithOwn:
 
 @dataclass(frozen=True, slots=True)
 class WebAccess:
-    """`search` is None where no service is configured: the tool is not offered then."""
+    """`search` is None where no service is configured: the tool is not offered then. `tenants`: whose tasks
+    reach more than public addresses (`*`: everybody's)."""
 
     policy: AddressPolicy = PUBLIC
     search: SearchProvider | None = None
+    tenants: tuple[str, ...] = ()
+
+    def of(self, tenant: str) -> WebAccess:
+        return self if {tenant, "*"} & set(self.tenants) else replace(self, policy=PUBLIC)

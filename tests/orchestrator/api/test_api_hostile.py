@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from envelope.agents import AgentCard, ProjectCards, WorkerCard
+from envelope.asks import AskTerms
 from envelope.errors import ErrorCode
 from envelope.ids import content_key
 from envelope.lifecycle import State
@@ -189,6 +190,30 @@ async def test_who_knows_a_commit_of_another_tenant_hears_nothing_of_its_agents(
         assert told[0] == told[1] and told[0][0] == 422, kind
         assert "acme-merger" not in str(told[0]).replace(repr(agent), "")
         assert status == 201 if agent == "acme-merger" else "acme-merger" in answer["hint"], answer
+
+
+GOING_ON = {
+    "tasks/{}/resume": {"prompt": "push mine"},
+    "tasks/{}/prompt": {"text": "push mine"},
+    "sessions/{}/fork": {"turn": 0},
+    "sessions/{}/revert": {"turn": 0},
+}
+
+
+@pytest.mark.parametrize("door", GOING_ON)
+async def test_who_goes_on_with_a_session_has_nothing_that_its_person_allowed_for_good(api, door: str):
+    terms = AskTerms(timeout_ms=1000, project="/home/op/project", approved=("bash:git push*",))
+    work = await api.stage.work("by a person at the command line", asks=terms, auth_scope=("read:**", "bash:**"))
+    await api.stage.transport.checkpoint(work.lease, await api.stage.transport.blobs.put(b"a session"))
+    await work.end()
+
+    path = f"/v1/{door.format(work.task_id)}"
+    status, told = await api.call("POST", path, who="submitter", json=GOING_ON[door])
+
+    assert status == 201, told
+    request = await api.stage.muster.request(told["task_id"])
+    assert request.task_id != work.task_id
+    assert request.asks == AskTerms(timeout_ms=1000)
 
 
 async def test_a_token_has_so_many_streams_and_no_more_and_gets_them_back(api):

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from envelope.budget import Budget
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress
@@ -50,6 +51,17 @@ async def test_who_ran_out_of_money_tries_again_with_what_others_left(stage, tex
     tries = [task.budget.max_cost_microusd for task in stage.builders.shards_started() if "a.py" in task.input.prompt]
     assert tries == [PART, 3 * (PART - PART // 5)]
     assert report.cost_microusd == PART + 2 * PART + 3 * (PART // 5) <= 1_000_000
+
+
+async def test_a_batchs_other_limits_hold_for_each_of_its_shards(stage, text):
+    hard(stage, needs=PART // 2, others=PART // 2)
+    request = stage.batch_request(await stage.repository(FILES), text=text)
+    limits = {"max_tokens": 1_000, "max_turns": 9, "max_tool_calls": 3}
+
+    await stage.run(request.model_copy(update={"budget": request.budget.model_copy(update=limits)}))
+
+    told = {shard.budget.model_copy(update={"max_cost_microusd": None}) for shard in stage.builders.shards_started()}
+    assert told == {Budget(**limits, waits_at_cap=request.budget.waits_at_cap)}
 
 
 async def test_who_cannot_be_given_as_much_again_is_not_done(stage, text):

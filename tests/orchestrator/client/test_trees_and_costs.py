@@ -146,3 +146,30 @@ async def test_a_batchs_money_is_its_shards_and_a_raise_is_shared_by_those_that_
     assert after.ledger == Ledger(10, 110, 7)
     assert [after.parts[shard.task_id].cap_microusd for shard in shards] == [30, 50, 50]
     assert after.waiting == ()
+
+
+async def test_shards_with_unequal_parts_may_spend_no_more_than_the_raised_cap(any_stage):
+    muster, transport = any_stage.muster, any_stage.transport
+    batch = await muster.submit(
+        agent="batch", pool="orchestrator", deadline_ms=60_000, auth_scope=(), budget=Budget(max_cost_microusd=110)
+    )
+    parts = [Budget(max_cost_microusd=cap) for cap in (100, 10)]  # one was given what others had left over
+    shards = [await muster.submit(**FIELDS, batch_id=batch.task_id, budget=part) for part in parts]
+
+    caps: list[list[int | None]] = []
+    for cap in (120, 120, 130):
+        await muster.raise_budget(batch.trace_id, cap)
+        caps.append([(await transport.ledger(shard.trace_id)).cap_microusd for shard in shards])
+
+    assert caps == [[105, 15], [105, 15], [110, 20]]
+
+
+async def test_a_cap_that_was_lowered_meanwhile_is_not_raised_again_by_who_may_only_lower_it(any_stage):
+    muster = any_stage.muster
+    await muster.cap_tenant("ann", 100, only_lower=True)
+    await muster.cap_tenant("ann", 10)  # by the operator, after `ann` has read 100
+
+    caps = [(await muster.cap_tenant("ann", cap, only_lower=True)).cap_microusd for cap in (100, None, 5)]
+
+    assert caps == [10, 10, 5]
+    assert (await muster.tenant_budget("ann")).cap_microusd == 5

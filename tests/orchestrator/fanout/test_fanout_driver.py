@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from envelope.agents import AgentCard
+from envelope.budget import Budget
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, Output, TaskRequest, TaskResult
@@ -94,6 +95,14 @@ async def test_a_task_gets_its_agents_grants_an_equal_part_of_the_money_and_a_tr
     }
     assert len({task.trace_id for task in explorers.started} | {result.trace_id}) == len(WORDS) + 1
     assert {task.batch_id for task in explorers.started} == {result.task_id}
+
+
+async def test_the_limits_of_a_fan_out_hold_for_each_of_its_tasks(memory_stage):
+    whole = Budget(max_cost_microusd=600, max_tokens=1_000, max_turns=9, max_tool_calls=3)
+    explorers = Explorers()
+    await run(memory_stage, explorers, await ask(memory_stage, budget=whole))
+
+    assert {task.budget for task in explorers.started} == {whole.model_copy(update={"max_cost_microusd": 100})}
 
 
 async def test_more_may_be_granted_than_the_agent_has_and_is_other_work(stage):
@@ -202,3 +211,36 @@ async def test_an_orchestrator_that_goes_away_repeats_nothing(stage):
 async def test_what_cannot_be_done_is_refused_before_anything_is_submitted(memory_stage, prompt, options):
     with pytest.raises(BadInput):
         await ask(memory_stage, prompt, **options)
+
+
+def forged(items: list[object], count: int) -> tuple[bytes, int]:
+    return json.dumps(items, separators=(",", ":")).encode(), count
+
+
+FORGED = {
+    "more items than a fan-out may have": forged([{"item": "", "number": "1"}] * 200_000, 200_000),
+    "more items than its request says": forged([{"item": "", "number": str(n)} for n in range(1, 200_001)], 1),
+    "fewer items": forged([{"item": "a", "number": "1"}], 2),
+    "items of one number": forged([{"item": "a", "number": "1"}] * 2, 2),
+    "items without a number": forged([{"item": "a"}], 1),
+    "items that are no texts": forged([{"item": ["a"], "number": "1"}], 1),
+    "no list": (b'{"item": "a"}', 1),
+    "deep": (b"[" * 100_000, 1),
+    "no JSON": (b"\xff\xfe", 1),
+    "more bytes than are read": (b" " * (16 * 1024 * 1024 + 1), 1),
+    "one long item": forged([{"item": "a" * 600_000, "number": "1"}], 1),
+    "long prompts": forged([{"item": "a" * 5_000, "number": str(n)} for n in range(1, 2_001)], 2_000),
+}
+
+
+@pytest.mark.parametrize(("content", "count"), FORGED.values(), ids=FORGED.keys())
+async def test_items_that_somebody_else_has_made_start_nothing(memory_stage, content, count):
+    """A request may come by other ways than `fanout_request`, which counts them."""
+    explorers, request = Explorers(), await ask(memory_stage, "{item}" * 30, words=["one"])
+    params = {**request.input.params, "items": await memory_stage.transport.blobs.put(content), "count": count}
+    given = request.input.model_copy(update={"params": params})
+
+    result = await run(memory_stage, explorers, request.model_copy(update={"input": given}))
+
+    assert [error.code for error in result.errors] == [ErrorCode.BAD_INPUT] and result.errors[0].hint
+    assert explorers.started == []

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from envelope.agents import AgentCard
+from envelope.budget import Budget
 from envelope.errors import ErrorCode
 from envelope.events import PlanChanged
 from envelope.lifecycle import State
@@ -184,6 +185,17 @@ async def test_a_step_hears_its_goal_and_of_those_before_it_by_reference(scene):
     assert "do one" in one.input.prompt and "nothing to do" in one.input.prompt and GOAL in one.input.prompt
     assert (look.auth_scope, one.auth_scope) == (EXPLORE.auth_scope, BUILD.auth_scope)
     assert {task.parent_task_id for task in played.tasks} == {played.result.task_id}
+
+
+async def test_a_goals_limits_hold_for_each_of_its_steps(scene):
+    """A model says no more of a step's budget than its goal has."""
+    goal = Budget(max_cost_microusd=900, max_tokens=1_000, max_turns=9, max_tool_calls=3)
+    steps = [step("one"), step("two", budget={"max_turns": 7, "max_tool_calls": 8})]
+    given = Plan.model_validate({"goal": GOAL, "steps": steps})
+    played = await scene.play(PlanMode.LAYERED, [], editing(), plan=given, budget=goal)
+
+    assert played.task("one").budget == goal
+    assert played.task("two").budget == goal.model_copy(update={"max_turns": 7})
 
 
 async def test_the_planner_is_asked_once_for_a_plan_of_the_agents_that_there_are(scene):

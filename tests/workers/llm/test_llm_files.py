@@ -6,7 +6,6 @@ import base64
 
 import pytest
 
-from workers.agent.bound import request_tokens
 from workers.agent.compaction import Compaction, message_tokens
 from workers.agent.pruning import CLEARED
 from workers.agent.session import Session
@@ -139,7 +138,6 @@ def test_files_count_in_the_window_and_go_with_what_is_cleared():
     session = Session(agent="a", model="m", messages=(message,), cleared=(0,))
 
     assert message_tokens(message) == 2 + IMAGE_TOKENS
-    assert request_tokens([message]) > IMAGE_TOKENS
     assert (shown(session)[0].content, shown(session)[0].files) == (CLEARED, ())
     kept = Session(agent="a", model="m", messages=(message,), compaction=Compaction(summary="s", kept_from=0))
     assert shown(kept)[-1].files == (SHOT,)

@@ -147,7 +147,7 @@ async def test_one_that_does_not_answer_costs_its_time_out(connection: Connectio
 async def test_a_server_that_cannot_be_started_is_a_warning(context: ToolContext, server: McpServer, said: str):
     told: list[Any] = []
 
-    async with mcp_servers(McpServers.model_validate({"bad": server}), ("*:*",), context.sandbox, told.append) as hub:
+    async with mcp_servers({"bad": server}, ("*:*",), context.sandbox, told.append) as hub:
         assert await hub.tools() == []
 
     [warning] = told
@@ -169,7 +169,7 @@ def no_sandbox() -> Any:
 
 
 async def test_a_server_that_no_grant_reaches_is_not_started():
-    servers = McpServers.model_validate({"echo": SERVER})
+    servers = McpServers.model_validate({"echo": SERVER}).enabled
 
     async with mcp_servers(servers, ("read:**", "bash:**"), no_sandbox, lambda _: None) as hub:
         assert await hub.tools() == []

@@ -67,6 +67,17 @@ async def test_a_task_with_servers_of_both_kinds_is_the_same_from_its_recording(
     assert (ended.difference, ended.is_whole, ended.calls, ended.answers) == (None, True, 3, 4)
 
 
+async def test_a_remote_server_is_not_reached_by_tasks_of_other_tenants(start_both):
+    """It is asked with the operator's headers; a local one runs in the task's own sandbox."""
+    hands, model = await start_both(SAYS_DONE)
+
+    result = await hands.result(hands.request(agent="build", auth_scope=SCOPE, tenant="elsewhere"))
+
+    assert result.status is State.COMPLETED, result.errors
+    offered = {tool["function"]["name"].partition("_")[0] for tool in model.log.bodies[0]["tools"]}
+    assert "echo" in offered and "real" not in offered
+
+
 async def test_an_agent_that_may_use_a_server_no_more_differs_from_its_recording(start_both, workspace):
     hands, _ = await start_both(SAYS_DONE)
     result = await hands.result(asked(hands, workspace, "say"))

@@ -1,9 +1,11 @@
--- Let a tenant spend up to A.cap (none: as much as it likes); who waits for more of its money goes on. Returns its money
--- {spent, cap (-1: none), reserved}, and how many went on in this step.
+-- Let a tenant spend up to A.cap (none: as much as it likes); who waits for more of its money goes on. With
+-- A.only_lower a cap that is lower already stays as it is. Returns its money {spent, cap (-1: none), reserved}, and how
+-- many went on in this step.
 
 local name = key('money', A.tenant)
 local found = call('HMGET', name, 'spent', 'cap', 'reserved')
 local before = tonumber(found[2] or -1)
+if A.only_lower and before >= 0 and (not A.cap or A.cap > before) then A.cap = before end
 if before ~= (A.cap or -1) then
   note(A.by, 'fund', A.tenant, A.tenant, {from_microusd = before >= 0 and before or 'no cap', to_microusd = A.cap or 'no cap'})
 end
