@@ -40,6 +40,7 @@ def measurements(*, quick: bool) -> dict[str, Measure]:
         "live conversation of 100 KB": lambda: live_conversations(20 if quick else 50),
         "delta, on to Redis": lambda: deltas(runs),
         "40 subagents, tools in process": lambda: fan_out(few, "todoread"),
+        "40 subagents that each read three files": lambda: fan_out(few, "read"),
         "40 subagents, a container each": lambda: fan_out(few, "bash"),
         "command line to the first request": lambda: first_request(runs),
     }

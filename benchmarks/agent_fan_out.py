@@ -6,7 +6,7 @@ import statistics
 import time
 
 from . import agent_scripts as scripts
-from .agent_fleet import agent_fleet
+from .agent_fleet import agent_fleet, repository
 from .queue import Row
 
 CHILDREN = 40
@@ -21,9 +21,10 @@ async def fan_out(runs: int, tool: str) -> Row:
         await fleet.worker("build")
         for _ in range(WORKERS):
             await fleet.worker("general", slots=CHILDREN // WORKERS)
+        workspace = await repository(fleet.transport) if tool == "read" else None
         times_s: list[float] = []
         for _ in range(1 + runs):
-            request = fleet.request("Send them all.", auth_scope=SCOPE, context_refs=())
+            request = fleet.request("Send them all.", auth_scope=SCOPE, context_refs=(), workspace=workspace)
             began_s = time.perf_counter()
             await fleet.run([request])
             times_s.append(time.perf_counter() - began_s)

@@ -73,6 +73,12 @@ def takes(blob: str, stall_s: float) -> Json:
     return {"rules": [{**rule, "fault": {"stall_s": stall_s}} for rule in calls(blob)["rules"]]}
 
 
+def _of_part(tool: str, turn: int) -> Json:
+    if tool == "bash":
+        return {"command": f"echo {turn}"}
+    return {"filePath": f"/workspace/src/part_{turn}.py"} if tool == "read" else {}
+
+
 def fans_out(tool: str, count: int) -> Json:
     """Sends `count` subagents out at once, each of which makes three calls before it answers; a reply takes 1 s."""
     child = {"subagent_type": "general", "description": "a part", "prompt": "Do your part."}
@@ -80,9 +86,7 @@ def fans_out(tool: str, count: int) -> Json:
     steps = [
         {
             "when": {"prompt_contains": "Do your part.", "turn": turn},
-            "reply": {
-                "tool_calls": [{"name": tool, "arguments": {"command": f"echo {turn}"} if tool == "bash" else {}}]
-            },
+            "reply": {"tool_calls": [{"name": tool, "arguments": _of_part(tool, turn)}]},
         }
         for turn in (1, 2, 3)
     ]

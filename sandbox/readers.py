@@ -45,6 +45,8 @@ SPARE_S = 300  # nobody begins with one that will end so soon
 SEARCHES_PER_CORE = 2  # at once, of all readers of a worker: each keeps a core busy
 KNOWN_PLACES = 10_000  # paths of a reader whose target is known: its checkout does not change
 
+CLOSED = "The sandbox was closed."
+
 log = logging.getLogger("muster.readers")
 
 T = TypeVar("T")
@@ -110,7 +112,10 @@ class Readers:
             self._forget(reader)
         if reader.seats:
             return
-        if reader in self._readers:
+        if not reader.opening.done():  # its driver undoes what it has begun
+            self._forget(reader)
+            reader.opening.cancel()
+        elif reader in self._readers:
             reader.closing = asyncio.get_running_loop().call_later(self._idle_s, self._close, reader)
         else:
             self._close(reader)
@@ -154,6 +159,7 @@ class _Seat:
         self._whose = whose
         self._spec = spec
         self._reader: _Reader | None = None
+        self._is_closed = False
 
     async def ask(self, call: Call[T]) -> T:
         """`SandboxLost` when two readers were lost meanwhile."""
@@ -181,16 +187,27 @@ class _Seat:
         if reader is not None:
             self._readers.leave(reader, is_lost=is_lost)
 
+    def close(self) -> None:
+        self._is_closed = True
+        self.leave()
+
     async def _asked(self, call: Call[T]) -> T:
         reader = self._taken()
         try:
             return await call(await asyncio.shield(reader.opening))
-        except SandboxLost:
-            if reader is self._reader:  # else another call of the same task has left it already
+        except SandboxError as error:
+            is_lost = isinstance(error, SandboxLost) or reader.has_failed
+            if is_lost and reader is self._reader:  # else another call of the same task has left it already
                 self.leave(is_lost=True)
+            raise
+        except asyncio.CancelledError as cancelled:
+            if reader.opening.cancelled():  # not this call is, but its task was closed
+                raise SandboxLost(CLOSED) from cancelled
             raise
 
     def _taken(self) -> _Reader:
+        if self._is_closed:
+            raise SandboxLost(CLOSED)
         if self._reader is None:
             self._reader = self._readers.take(self._whose, self._spec)
         return self._reader
@@ -267,7 +284,7 @@ class LazySandbox:
         await (await self._opened()).renew(labels=labels)
 
     async def close(self) -> None:
-        self._seat.leave()
+        self._seat.close()
         async with self._opening:  # what opens just now is closed, too
             self._is_closed = True
             if self.own is not None:
@@ -295,7 +312,7 @@ class LazySandbox:
     async def _opened(self) -> Sandbox:
         async with self._opening:
             if self._is_closed and self.own is None:
-                raise SandboxLost("The sandbox is closed.")
+                raise SandboxLost(CLOSED)
             if self.own is None:
                 self.own = await self._open_own()
                 self._own_opened()

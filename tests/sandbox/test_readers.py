@@ -16,10 +16,10 @@ from repo.bundle import bundle
 from repo.checkout import checkout
 from repo.mirror import mirror_of
 from sandbox import readers as module
-from sandbox.base import WORKSPACE, Command, Sandbox, SandboxSpec
+from sandbox.base import WORKSPACE, Command, Known, Sandbox, SandboxSpec
 from sandbox.contract import CASES, make_project, staged
 from sandbox.driver import DockerDriver
-from sandbox.errors import PathError, SandboxError
+from sandbox.errors import EngineUnavailable, PathError, SandboxError, SandboxLost
 from sandbox.readers import LazySandbox, Readers
 from sandbox.uids import AGENT_GID, AGENT_UID
 
@@ -61,9 +61,14 @@ async def readers(driver: DockerDriver) -> AsyncIterator[Readers]:
     yield Readers(driver, idle_s=0.0)
 
 
+async def its_own(driver: DockerDriver) -> list[Known]:
+    owner = driver._owner  # pyright: ignore[reportPrivateUsage]
+    return [each for each in await driver.known() if each.owner == owner]
+
+
 async def standing(driver: DockerDriver) -> list[bool]:
     """Of each sandbox: is it a reader?"""
-    labels = [each.labels for each in await driver.known()]
+    labels = [each.labels for each in await its_own(driver)]
     return sorted("reader" in each for each in labels if "reader" in each or "task" in each)
 
 
@@ -216,7 +221,7 @@ async def test_a_reader_has_so_many_seats(
 
 
 async def kill_readers(driver: DockerDriver) -> None:
-    for each in await driver.known():
+    for each in await its_own(driver):
         if "reader" in each.labels:
             subprocess.run(["docker", "kill", each.sandbox_id], capture_output=True)
 
@@ -249,6 +254,23 @@ async def test_what_breaks_two_readers_goes_on_alone(readers: Readers, driver: D
         assert other.own is None
 
 
+async def test_a_reader_that_did_not_open_is_tried_again(
+    readers: Readers, driver: DockerDriver, spec: SandboxSpec, monkeypatch: pytest.MonkeyPatch
+):
+    honest = driver.open
+
+    async def refuse(_: SandboxSpec) -> Sandbox:
+        raise EngineUnavailable("The engine is away.")
+
+    async with await readers.open(spec, whose="t") as box:
+        monkeypatch.setattr(driver, "open", refuse)
+        with pytest.raises(EngineUnavailable):
+            await box.read(f"{WORKSPACE}/README.md")
+        monkeypatch.setattr(driver, "open", honest)
+
+        assert await box.read(f"{WORKSPACE}/README.md") == b"# Project\n"
+
+
 async def test_an_idle_reader_goes_and_one_that_is_wanted_again_stays(driver: DockerDriver, spec: SandboxSpec):
     readers = Readers(driver, idle_s=0.2)
     async with await readers.open(spec, whose="t") as box:
@@ -270,10 +292,10 @@ async def test_who_is_closed_while_it_opens_leaves_nothing(readers: Readers, dri
     await asyncio.sleep(0)
     await box.close()
 
-    for task in (opening, looking):
-        with pytest.raises((SandboxError, asyncio.CancelledError)):
-            await task
-            raise SandboxError("A look that came first.")
+    with pytest.raises(SandboxLost, match="was closed"):
+        await looking
+    with pytest.raises(SandboxError):
+        await opening
     async with asyncio.timeout(30):
         while await standing(driver):
             await asyncio.sleep(0.05)
