@@ -14,6 +14,8 @@ from .spec import Shards
 
 WHOLE = "."  # the key of a shard that is a whole repository
 
+READ_AS_PATTERNS = "*?\\"  # see `envelope.pattern`
+
 # What the source of the shards has found, by key: the variables that each one has besides its path.
 Found = Mapping[str, Mapping[str, str]]
 
@@ -69,6 +71,11 @@ def shards_of(
     made = [Shard(key, (found or {}).get(key, {})) for key in keys]
     if long := next((shard.path for shard in made if len(shard.edits) > MAX_PATTERN_CHARS), None):
         raise BadInput(f"the path {long[:60]}… is too long for a shard")
+    if pattern := next((shard.path for shard in made if any(char in shard.path for char in READ_AS_PATTERNS)), None):
+        raise BadInput(
+            f"the path {pattern[:60]!r} would be read as a pattern of other paths, which its shard could edit",
+            hint="exclude it in the batch file, or rename it",
+        )
     return made
 
 

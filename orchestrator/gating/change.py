@@ -15,7 +15,7 @@ from .commands import roots_in
 from .diff import FilePatch, parts_of
 from .lost_tests import Grants
 from .makefiles import MAKEFILES
-from .names import CHECKERS, TEST_FOLDERS, checkers_of, is_gate_file, is_test_file, shadows
+from .names import CHECKERS, TEST_FOLDERS, checkers_of, in_quotes, is_gate_file, is_test_file, shadows
 from .runner_access import RunnerAccess, is_suspicious, runner_access, runs_its_texts
 from .scripts import ANYTHING, Invoked, invoked_by, programs_in
 from .settings_of import PYTEST_INI, holds_settings
@@ -246,7 +246,7 @@ def _may_edit_hint(when: str, paths: Sequence[str], rules: GateRules) -> str:
     if len(paths) > MAX_HINTED:
         return f"{when}, name it in the gate's may_edit"
     allowed = ", ".join(f'"{path}"' for path in dict.fromkeys((*rules.may_edit, *paths)))
-    return f"{when}: --gate-rule 'may_edit=[{allowed}]' (batch: may_edit = [{allowed}])"
+    return f"{when}: --gate-rule {in_quotes(f'may_edit=[{allowed}]')} (batch: may_edit = [{allowed}])"
 
 
 def _reached(lines: Sequence[str], rules: GateRules) -> list[GateObjection]:

@@ -11,7 +11,7 @@ from envelope.gate import GateRules
 from envelope.pattern import match
 
 from .diff import FilePatch
-from .names import TEST_FILES, TEST_FOLDERS, is_test_file
+from .names import TEST_FILES, TEST_FOLDERS, in_quotes, is_test_file
 from .text import listed
 from .trees import Trees
 
@@ -249,8 +249,9 @@ def grant_hint(paths: Iterable[str], rules: GateRules) -> str:
     patterns = _patterns(sorted(paths))
     more = [pattern for pattern in patterns if not is_test_file(pattern, rules.tests)]
     quoted = [", ".join(f'"{pattern}"' for pattern in some) for some in (patterns, [*rules.tests, *more])]
-    words = " ".join(f"--allow 'edit:{pattern}'" for pattern in patterns)
-    as_tests = (f" --gate-rule 'tests=[{quoted[1]}]'", f", tests = [{quoted[1]}]") if more else ("", "")
+    words = " ".join(f"--allow {in_quotes(f'edit:{pattern}')}" for pattern in patterns)
+    rule = in_quotes(f"tests=[{quoted[1]}]")
+    as_tests = (f" --gate-rule {rule}", f", tests = [{quoted[1]}]") if more else ("", "")
     return (
         f"if the goal asks for it, grant it by name: {words}{as_tests[0]} "
         f"(batch: also_edit = [{quoted[0]}]{as_tests[1]})"

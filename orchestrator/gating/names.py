@@ -69,6 +69,15 @@ RUNNER_MODULES = frozenset(
 IMPORT_ROOTS = frozenset(("", "src", "lib", "python"))
 
 
+def in_quotes(text: str) -> str:
+    """As one word of a shell, to paste: names of files come from repositories.
+
+    >>> print(in_quotes("a'$(b)"))
+    'a'"'"'$(b)'
+    """
+    return "'" + text.replace("'", "'\"'\"'") + "'"
+
+
 def is_test_file(path: str, more: Iterable[str] = ()) -> bool:
     """By its folder or its name; `more` are a person's patterns.
 

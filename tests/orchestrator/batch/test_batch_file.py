@@ -173,6 +173,23 @@ def test_folders_are_shards_with_all_below_them(glob, exclude, shards):
     assert [shard.path for shard in found] == [key.rstrip("/") for key in shards]
 
 
+@pytest.mark.parametrize(
+    ("path", "shards"),
+    [
+        ("src/*.py", Shards(glob="src/**/*.py", exclude=("src/keys/**",))),
+        ("src/?.py", Shards(glob="src/**/*.py")),
+        ("src/a\\b.py", Shards(glob="src/**/*.py")),
+        ("pkg/*/a.py", Shards(directories="pkg/*", exclude=("pkg/secret",))),
+        ("src/*.py", Shards(files=("src/*.py",))),
+    ],
+)
+def test_a_file_whose_name_is_a_pattern_is_no_shard_that_could_edit_what_it_matches(path, shards):
+    with pytest.raises(BadInput, match="would be read as a pattern") as refusal:
+        shards_of([*FILES, "src/keys/secret.py", path], shards, max_shards=99, name="demo")
+
+    assert "exclude it" in refusal.value.hint
+
+
 def test_a_list_beside_the_file_is_a_part_of_the_batch(tmp_path):
     (tmp_path / "list.txt").write_text("src/a.py\n\n  a.py\nsrc/a.py\n")
     (tmp_path / "b.toml").write_text(GOOD.replace('glob = "src/*.py"', 'files_from = "list.txt"'))
