@@ -60,10 +60,13 @@ class User:
         return {**clean, "MUSTER_STATE_DIR": str(self.state), "MUSTER_LEASE_S": "3", **self.environment}
 
 
+FORMAT = '{{.Names}} {{.Mounts}} {{if .Label "muster.reader"}}reader{{end}}'
+
+
 def containers(user: User) -> list[str]:
     """Sandboxes of this user's fleet: they mount the tool server from its state folder."""
     listed = subprocess.run(
-        ["docker", "ps", "--all", "--no-trunc", "--format", "{{.Names}} {{.Mounts}}", "--filter", "label=muster.owner"],
+        ["docker", "ps", "--all", "--no-trunc", "--format", FORMAT, "--filter", "label=muster.owner"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     return [line for line in listed.stdout.splitlines() if str(user.state) in line]
