@@ -221,6 +221,12 @@ def with_old_tests(
     return [objection for objection in found if objection is not None]
 
 
+def does_not_fit(edited: Sequence[str], rules: GateRules) -> GateObjection:
+    """The change cannot be made beside the tests of the base."""
+    message = f"the change edits {listed(edited)}, and what else it does cannot be done to the tests as they were"
+    return GateObjection.of("tests_edited", message, grant_hint(edited, rules), edited)
+
+
 def is_acceptable(before: Run, after: Run, rules: GateRules) -> bool:
     """It passed; or what fails are tests that are known by name, whose own bodies failed on the base as well, and a
     person has no objection."""

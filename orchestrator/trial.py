@@ -12,6 +12,7 @@ from envelope.ids import BlobRef
 from envelope.messages import ErrorInfo
 from envelope.tracing.names import GATE, GATE_RESULT
 from envelope.tracing.spans import span
+from repo.errors import PatchRefused
 from repo.patch import apply_to_tree
 
 from .driver import Work
@@ -28,6 +29,7 @@ from .judgement import (
     Phase,
     Run,
     broken_base,
+    does_not_fit,
     is_acceptable,
     lost_tests,
     new_failures,
@@ -283,13 +285,17 @@ class Trial:
         """The change edits tests that nobody asked it to edit: it must pass with those of the base, too."""
         gate, parts = self.gate, [part for part in self.change.judged if part not in self.obsolete.parts]
         rest, _ = without(diff, lambda part: part in parts)
+        edited = [path for part in parts for path in part.paths]
         if rest:
-            tree = await apply_to_tree(trees.mirror.git_dir, trees.base, rest) if trees.mirror else ""
+            try:
+                tree = await apply_to_tree(trees.mirror.git_dir, trees.base, rest) if trees.mirror else ""
+            except PatchRefused:  # a file of tests has become a folder, or the other way round
+                self.objections.append(does_not_fit(edited, gate.rules))
+                return
             changes = await gate.stored(rest, trees, tree)
             run = await self._settled(changes, f"with the tests of {self.base or 'the base'}", reference=after)
         else:
             tree, run = "", self.before
-        edited = [path for part in parts for path in part.paths]
         lifted = self.obsolete.let_go(lost_tests(self.before, run))
         touched = self.change.touched
         self.objections += with_old_tests(

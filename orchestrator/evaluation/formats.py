@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from ..batch.formats.junit import NOT_XML
-from ..batch.formats.markdown import MARKUP
+from ..batch.formats.markdown import as_text
 from .report import EvalReport
 from .table import best_line, comparison_line, cost_line, rows_of
 
@@ -24,20 +24,20 @@ def markdown(report: EvalReport) -> str:
 
 def _markdown(report: EvalReport) -> Iterator[str]:
     head, rows = rows_of(report)
-    yield from (f"### {_text(report.name)}: {len(report.variants)} variants, {len(report.samples)} samples", "")
+    yield from (f"### {as_text(report.name)}: {len(report.variants)} variants, {len(report.samples)} samples", "")
     yield f"| {' | '.join(head)} |"
     yield f"| --- |{' ---: |' * (len(head) - 1)}"
-    yield from (f"| {' | '.join(map(_text, row))} |" for row in rows)
+    yield from (f"| {' | '.join(map(as_text, row))} |" for row in rows)
     if report.comparisons:
         yield ""
-        yield from (f"- {_text(comparison_line(one))}" for one in report.comparisons)
+        yield from (f"- {as_text(comparison_line(one))}" for one in report.comparisons)
     yield from ("", f"Cost: {cost_line(report)}.")
     if report.unmet:
         yield ""
-        yield from (f"- **required**: {_text(unmet)}" for unmet in report.unmet)
+        yield from (f"- **required**: {as_text(unmet)}" for unmet in report.unmet)
     if report.notes:
         yield ""
-        yield from (f"- {_text(note)}" for note in report.notes)
+        yield from (f"- {as_text(note)}" for note in report.notes)
     yield from _best(report)
     yield from _samples(report)
 
@@ -45,7 +45,7 @@ def _markdown(report: EvalReport) -> Iterator[str]:
 def _best(report: EvalReport) -> Iterator[str]:
     if report.best:
         yield from ("", "**Best change of each case**", "")
-    yield from (f"- {_text(best_line(one))} (`muster task apply {one.task_id}`)" for one in report.best[:MAX_LISTED])
+    yield from (f"- {as_text(best_line(one))} (`muster task apply {one.task_id}`)" for one in report.best[:MAX_LISTED])
     if (more := len(report.best) - MAX_LISTED) > 0:
         yield f"- … {more} more"
 
@@ -56,7 +56,7 @@ def _samples(report: EvalReport) -> Iterator[str]:
         yield from ("", "**Not accepted**", "")
     for one in others[:MAX_LISTED]:
         task = f" (`muster task logs {one.task_id}`)" if one.task_id else ""
-        yield f"- {_text(f'{one.case}, {one.variant}, try {one.number}: {one.outcome}; {one.detail}')}{task}"
+        yield f"- {as_text(f'{one.case}, {one.variant}, try {one.number}: {one.outcome}; {one.detail}')}{task}"
     if (more := len(others) - MAX_LISTED) > 0:
         yield f"- … {more} more"
 
@@ -83,10 +83,6 @@ def junit(report: EvalReport) -> str:
 
 TAGS = {"accepted": "", "failed": "error", "not_run": "skipped"}
 FORMATS: Mapping[str, Callable[[EvalReport], str]] = {"markdown": markdown, "json": as_json, "junit": junit}
-
-
-def _text(said: str) -> str:
-    return MARKUP.sub(r"\\\1", " ".join(said.split()))
 
 
 def _xml(said: str) -> str:

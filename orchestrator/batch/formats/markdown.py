@@ -15,7 +15,9 @@ from .gate_part import gate_lines, output_of
 
 MAX_SHARDS = 50  # of a cause: a summary page holds 1 MiB, a reader less
 MAX_GATE_CHARS = 4_000  # of what the gate's commands printed
-MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+!|~-])")
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+!|~-])")
+# Forges make links of these wherever they stand in a text, escaped or not; a comment within takes them apart.
+_LINKS = re.compile(r"(@|#|:(?=//)|\bwww(?=\.))", re.IGNORECASE)
 
 
 def markdown(report: BatchReport) -> str:
@@ -24,7 +26,7 @@ def markdown(report: BatchReport) -> str:
 
 
 def _head(report: BatchReport) -> Iterator[str]:
-    yield f"### {_text(report.name)}: {_word(report)}"
+    yield f"### {as_text(report.name)}: {_word(report)}"
     if (accepted := report.cost_per_accepted_microusd) is not None:
         yield ""
         yield f"{dollars(report.cost_microusd)} in all, {dollars(accepted)} for each shard that landed."
@@ -44,21 +46,21 @@ def _table(report: BatchReport) -> Iterator[str]:
     for one in report.repositories:
         counts = [one.count("applied"), one.count("empty"), one.count("collision"), one.count("failed", "set_aside")]
         tests = ["" if gate is None or gate.tests is None else gate.tests for gate in (one.before, one.after)]
-        cells = [_text(one.name), _verdict(one), *counts, *tests, dollars(one.cost_microusd)]
+        cells = [as_text(one.name), _verdict(one), *counts, *tests, dollars(one.cost_microusd)]
         yield f"| {' | '.join(map(str, cells))} |"
 
 
 def _verdict(one: RepositoryReport) -> str:
     if one.verified:
-        return f"verified: {_text(one.reason)}" if one.reason else "verified"
-    return f"not verified: {_text(one.reason)}" if one.reason else "not verified"
+        return f"verified: {as_text(one.reason)}" if one.reason else "verified"
+    return f"not verified: {as_text(one.reason)}" if one.reason else "not verified"
 
 
 def _gates(report: BatchReport) -> Iterator[str]:
     for one in report.repositories:
         if lines := gate_lines(one):
-            yield from ("", f"**Gate of {_text(one.name)}**", "")
-            yield from (f"- {_text(label)}: {_text(said)}" for label, said in lines)
+            yield from ("", f"**Gate of {as_text(one.name)}**", "")
+            yield from (f"- {as_text(label)}: {as_text(said)}" for label, said in lines)
         if printed := output_of(one).strip():
             yield from ("", code_block(printed, MAX_GATE_CHARS))
 
@@ -66,12 +68,12 @@ def _gates(report: BatchReport) -> Iterator[str]:
 def _causes(report: BatchReport) -> Iterator[str]:
     for cause in causes(report):
         yield ""
-        yield f"**{len(cause.shards)} × {cause.code}**: {_text(cause.detail)}"
+        yield f"**{len(cause.shards)} × {cause.code}**: {as_text(cause.detail)}"
         yield ""
-        yield f"{cause.kind or 'collision'}; {_text(cause.next)}"
+        yield f"{cause.kind or 'collision'}; {as_text(cause.next)}"
         yield ""
         for name, shard in cause.shards[:MAX_SHARDS]:
-            yield f"- {_text(name)}: {_text(shard.key)} ({_task(shard)})"
+            yield f"- {as_text(name)}: {as_text(shard.key)} ({_task(shard)})"
         if (more := len(cause.shards) - MAX_SHARDS) > 0:
             yield f"- … {more} more"
 
@@ -80,12 +82,19 @@ def _by_hand(report: BatchReport) -> Iterator[str]:
     found = [each for one in report.repositories for each in by_hand(one, report.branch)]
     if found:
         yield from ("", "**To go on by hand**, in the repository, one after the other:", "")
-    yield from (f"- {_text(why)}: `{command}`" for why, command in found)
+    yield from (f"- {as_text(why)}: `{command}`" for why, command in found)
 
 
 def _task(shard: ShardReport) -> str:
     return f"`muster task logs {shard.task_id}`"
 
 
-def _text(said: str) -> str:
-    return MARKUP.sub(r"\\\1", " ".join(said.split()))
+def as_text(said: str) -> str:
+    """One line that shows as it is: no markup, no link, no mention.
+
+    >>> as_text("*see* https://x.example, @all")
+    '\\\\*see\\\\* https:<!-- -->//x.example, @<!-- -->all'
+    """
+    parts = _LINKS.split(" ".join(said.split()))  # every other one is what makes a link
+    escaped = (_MARKUP.sub(r"\\\1", part) for part in parts)
+    return "".join(f"{part}<!-- -->" if number % 2 else part for number, part in enumerate(escaped))

@@ -83,7 +83,7 @@ def test_markdown_shows_hostile_words_as_they_are():
         "| demo | verified | 1 | 1 | 1 | 2 | 304 | 304 | $0.7500 |",
     ]
     assert "**2 × tool_failed**: line 3 of 'c.py' is no Python" in text
-    assert "\\!\\[x\\]\\(http://evil\\) \\<script\\>" in text
+    assert "\\!\\[x\\]\\(http:<!-- -->//evil\\) \\<script\\>" in text
     assert "- demo: c.py (`muster task logs task-c.py`)" in text
 
 

@@ -76,3 +76,41 @@ async def test_nobody_is_blamed_where_the_gate_cannot_be_run(stage):
     assert [shard.outcome for shard in repository.shards] == ["applied"] * 3
     assert [error.code for error in result.errors] == [ErrorCode.GATE_FAILED]
     assert "the gate fails" in repository.reason
+
+
+FOLDERS = """
+name = "modernise"
+[[repositories]]
+path = "."
+[shards]
+directories = "pkg/*"
+[[steps]]
+recipe = ["fix {path}"]
+[gate]
+commands = ["run-tests"]
+"""
+
+
+async def test_a_shard_whose_tests_cannot_be_put_back_is_set_aside_alone(stage):
+    files = {
+        f"pkg/{name}/{file}": text
+        for name in "abc"
+        for file, text in {"m.py": "old\n", "test_m.py": "assert\n"}.items()
+    }
+
+    def edit(task, found):
+        folder = task.input.params["commands"][0].removeprefix("fix ").strip("'")
+        found[f"{folder}/m.py"] = "new\n"
+        if folder == "pkg/b":  # with the file of tests in place there can be no folder of its name
+            del found["pkg/b/test_m.py"]
+            found |= {"pkg/b/test_m.py/x": "1\n", "pkg/b/test_n.py": "assert\n"}
+
+    stage.builders.edit = edit
+
+    result, report = await stage.batch(await stage.repository(files), text=FOLDERS)
+
+    [repository] = report.repositories
+    assert [shard.outcome for shard in repository.shards] == ["applied", "set_aside", "applied"]
+    assert repository.verified
+    assert [file.path for file in result.patch.files] == ["pkg/a/m.py", "pkg/c/m.py"]
+    assert "cannot be done to the tests as they were" in repository.shards[1].detail
