@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import time
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from .egress import EgressProxy
 from .errors import EngineUnavailable, SandboxError, SandboxLost
 from .host_process import run
 from .mounts import mount_overlay, unmount
-from .namespace import Opening, Root, launcher, make_places
+from .namespace import Opening, Root, launcher, make_places, mounts_of
 from .opened import OpenSandbox
 from .openings import Openings
 from .pipes import ProcessStream
@@ -45,7 +45,7 @@ from .view import OverlayView, View, apply_from_outside
 from .watching import UNWATCHED, SandboxWatch
 from .workspace import Workspace, create_workspace, lower_shown, remove_workspace
 
-NEEDED = {"bwrap": "bubblewrap", "setpriv": "util-linux", "unshare": "util-linux", "mount": "mount"}
+NEEDED = {"bwrap": "bubblewrap", "setpriv": "util-linux", "nsenter": "util-linux"}
 CHECK_TIMEOUT_S = 10.0
 UPPER = "root"  # on a workspace's disk: what setup commands write of their root
 
@@ -216,22 +216,22 @@ class BubblewrapDriver:
         undo: AsyncExitStack,
     ) -> tuple[Channel, asyncio.subprocess.Process]:
         """Start, and wait until the tool server listens."""
-        filter_fd = as_file()
-        opening = Opening(sandbox_id, spec, workspace, install_server(self.state_dir), root, group, filter_fd)
-        pipe = asyncio.subprocess.PIPE
         async with self._starts:
-            try:
+            with ExitStack() as passed:
+                filter_fd = as_file()
+                passed.callback(os.close, filter_fd)
+                opening = Opening(sandbox_id, spec, workspace, install_server(self.state_dir), root, group, filter_fd)
+                mounts_fd = await mounts_of(opening)
+                passed.callback(os.close, mounts_fd)
                 process = await asyncio.create_subprocess_exec(
-                    *launcher(opening),
-                    stdin=pipe,
-                    stdout=pipe,
-                    stderr=pipe,
-                    pass_fds=(filter_fd,),
+                    *launcher(opening, mounts_fd),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    pass_fds=(filter_fd, mounts_fd),
                     env={"PATH": os.defpath},
                     umask=0o022,  # an engine's containers have it, too
                 )
-            finally:
-                os.close(filter_fd)
             stream = ProcessStream(process)
             channel = Channel(stream, on_lost=group.kill)
             undo.push_async_callback(channel.close)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import errno
 import os
 import platform
 import struct
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from .errors import SandboxError, SandboxLost, Unsupported
 
-NOSUID, NODEV, NOEXEC = 2, 4, 8  # of a mount: linux/mount.h
+NOSUID, NODEV, NOEXEC, BIND, RECURSIVE, PRIVATE = 2, 4, 8, 0x1000, 0x4000, 0x40000  # of a mount: linux/mount.h
 DETACH = 2
 OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442  # the same number on every machine
 CLONE_TREE, CLOSE_ON_EXEC, EMPTY_PATH, EMPTY_PATH_AT = 1, os.O_CLOEXEC, 4, 0x1000
@@ -28,6 +32,8 @@ MEANS = {
         (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EINVAL, errno.ENODEV, errno.EOPNOTSUPP), Unsupported
     ),
 }
+
+T = TypeVar("T")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -63,6 +69,21 @@ def map_owners(copy: int, user_namespace: int) -> None:
 def leave_folders() -> None:
     """From here on this thread alone can go elsewhere. It never comes back, and has to end there."""
     _done(_libc.unshare(OWN_FOLDERS), "unshare")
+
+
+def leave_mounts() -> None:
+    """From here on this thread alone sees what it mounts, and not what others do. It has to end there, too."""
+    _done(_libc.unshare(MOUNTS), "unshare")
+    mount("", Path("/"), "", RECURSIVE | PRIVATE)
+
+
+async def in_a_thread_of_its_own(work: Callable[[], T]) -> T:
+    """The thread is never used again: it stands elsewhere when it ends."""
+    threads = ThreadPoolExecutor(max_workers=1)
+    try:
+        return await asyncio.get_running_loop().run_in_executor(threads, work)
+    finally:
+        threads.shutdown(wait=False)
 
 
 def join(process_fd: int, kind: int) -> None:

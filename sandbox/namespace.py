@@ -1,12 +1,17 @@
-"""The namespaces that a bubblewrap sandbox runs in, as command lines. Pure: every restriction stands here."""
+"""The namespaces that a bubblewrap sandbox runs in, as mounts and command lines: every restriction stands here."""
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from . import kernel
 from .base import WORKSPACE, SandboxSpec
 from .cgroup import ControlGroup
 from .container import EGRESS_FOLDER, HOME, QUEUES, SERVER_PATH, SHM, SHM_BYTES, TMP, start_server
@@ -33,13 +38,6 @@ AS_NOBODY_SPECIAL = (
     f"--regid={AGENT_GID}", "--clear-groups", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--",
 )  # fmt: skip
 
-# A mount namespace begins as a copy of this host's: what other sandboxes have mounted would stay for as long as this
-# one lives, their loop devices with it.
-LET_GO = """\
-set --
-while read -r _ _ _ _ place _; do case "$place" in */muster-*) set -- "$@" "$place";; esac; done < /proc/self/mountinfo
-[ $# = 0 ] || umount --lazy "$@" 2>/dev/null || true"""
-
 
 @dataclass(frozen=True, slots=True)
 class Root:
@@ -64,27 +62,58 @@ class Opening:
     filter_fd: int  # of the system call filter
 
 
-def launcher(opening: Opening) -> list[str]:
-    """Run as root, in a mount namespace of its own, so that these mounts are gone when the sandbox is."""
+def launcher(opening: Opening, mounts_fd: int) -> list[str]:
+    """Run as root, among the mounts that `mounts_of` gave, so that these are gone when the sandbox is."""
     limits = opening.spec.limits
-    owner = f"uid={opening.workspace.uid},gid={AGENT_GID}"
     become = ("setpriv", f"--reuid={opening.workspace.uid}", *AS_NOBODY_SPECIAL)
     lines = ["set -e", *(f"echo $$ > {shlex.quote(str(entrance))}" for entrance in opening.group.entrances)]
+    lines += [f"ulimit -n {limits.open_files}", "ulimit -c 0", f"exec {shlex.join([*become, *bubblewrap(opening)])}"]
+    return ["nsenter", f"--mount=/proc/self/fd/{mounts_fd}", "/bin/sh", "-c", "\n".join(lines)]
+
+
+async def mounts_of(opening: Opening) -> int:
+    """A mount namespace with all that bubblewrap is to bind, as a descriptor. By calls to the kernel: as programs, of
+    which each looks through the list of mounts, they took longer than all else, and with each sandbox more."""
+    return await kernel.in_a_thread_of_its_own(partial(_mounted, opening))
+
+
+def _mounted(opening: Opening) -> int:
+    kernel.leave_mounts()
     # State folders are for their owner's eyes: nobody special finds what he needs here.
-    lines.append(f"mount -t tmpfs -o mode=0755 tmpfs {STAGE}")
+    kernel.mount("tmpfs", Path(STAGE), "mode=0755", 0)
     for place, source in _sources(opening).items():
-        make = "mkdir" if source.is_dir() else "touch"
-        lines += [f"{make} {place}", f"mount --bind {shlex.quote(str(source))} {place}"]
+        if source.is_dir():
+            Path(place).mkdir()
+        else:
+            Path(place).touch()
+        kernel.mount("", Path(place), "", kernel.BIND, source=str(source))
+    limits = opening.spec.limits
     for place, size, inodes, mode in (
         (TMP_PLACE, limits.tmp_bytes, limits.tmp_inodes, "1777"),
         (HOME_PLACE, limits.tmp_bytes, limits.tmp_inodes, "0755"),
         (SHM_PLACE, SHM_BYTES, limits.shm_inodes, "1777"),
     ):
-        options = f"nosuid,nodev,size={size},nr_inodes={inodes},mode={mode},{owner}"
-        lines += [f"mkdir {place}", f"mount -t tmpfs -o {options} tmpfs {place}"]
-    lines.append(LET_GO)
-    lines += [f"ulimit -n {limits.open_files}", "ulimit -c 0", f"exec {shlex.join([*become, *bubblewrap(opening)])}"]
-    return ["unshare", "--mount", "/bin/sh", "-c", "\n".join(lines)]
+        owner = f"uid={opening.workspace.uid},gid={AGENT_GID}"
+        Path(place).mkdir()
+        options = f"size={size},nr_inodes={inodes},mode={mode},{owner}"
+        kernel.mount("tmpfs", Path(place), options, kernel.NOSUID | kernel.NODEV)
+    _let_go()
+    return os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _let_go() -> None:
+    """A mount namespace begins as a copy of this host's: what other sandboxes have mounted would stay for as long as
+    this one lives, their loop devices with it."""
+    for line in Path("/proc/thread-self/mountinfo").read_bytes().splitlines():
+        place = line.split(b" ", 5)[4]
+        if b"/muster-" in place:
+            with suppress(SandboxError):  # what it lay on is gone already, and it with that
+                kernel.unmount(Path(os.fsdecode(_unescaped(place))))
+
+
+def _unescaped(place: bytes) -> bytes:
+    """The kernel writes blanks and the like as octal numbers."""
+    return re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), place)
 
 
 def _sources(opening: Opening) -> dict[str, Path]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +57,7 @@ class Renewal:
         former, self.workspace = self.workspace, await asyncio.to_thread(add_layer, self.workspace)
         tree = kernel.copy_of_mount(self.workspace.merged)
         try:
-            await _in_a_thread_of_its_own(lambda: self._exchange(tree))
+            await kernel.in_a_thread_of_its_own(lambda: self._exchange(tree))
         finally:
             os.close(tree)
         await asyncio.to_thread(_forget, former)
@@ -137,15 +136,6 @@ def _traits(process: int) -> Traits:
         return (*(fields[each] for each in SCHEDULING), os.sched_getaffinity(process), kernel.io_priority(process))
     except OSError as error:
         raise SandboxLost("The sandbox is gone.") from error
-
-
-async def _in_a_thread_of_its_own(work: Callable[[], None]) -> None:
-    """It is never used again: it stands elsewhere when it ends."""
-    threads = ThreadPoolExecutor(max_workers=1)
-    try:
-        await asyncio.get_running_loop().run_in_executor(threads, work)
-    finally:
-        threads.shutdown(wait=False)
 
 
 def _forget(former: Workspace) -> None:

@@ -221,3 +221,17 @@ async def test_what_is_kept_goes_when_it_is_old_and_nobody_uses_it(
         assert await mine.collect(NOTHING, now_s=later_s) == [kept]
         assert len(await collect_repositories(cache, NOTHING, now_s=later_s)) == 2
         assert await mine.setups() == []
+
+
+async def test_no_sandbox_holds_what_another_has_mounted(bubblewrap: BubblewrapDriver):
+    """Else its loop devices would stay for as long as the other lives. Nor has this host what one was made from."""
+    spec = SandboxSpec("host")
+    async with await bubblewrap.open(spec) as first, await bubblewrap.open(spec) as second:
+        here = Path("/proc/self/mountinfo").read_text()
+        assert "/mnt/workspace" not in here
+        for own, other in ((first, second), (second, first)):
+            launcher, *inside = group_of(own.id).entrances[0].read_text().split()
+            assert inside and other.id in here
+            seen = [Path(f"/proc/{pid}/mountinfo").read_text() for pid in (launcher, *inside)]
+            assert "/mnt/workspace" in seen[0]
+            assert not any(other.id in mounts for mounts in seen)
