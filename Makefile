@@ -21,6 +21,8 @@ soak: dev tools image images ## the long chaos runs: 20 seeds, a loop blocked fo
 	@MUSTER_CHAOS=soak MUSTER_TEST_STRICT=1 $(BIN)/python -m pytest tests/transport -k valkey
 	@MUSTER_TEST_RUNTIME=runsc $(BIN)/python -m pytest -rs -k "docker_keeps or (abuse and not bubblewrap)" \
 		tests/sandbox/test_sandbox_contract.py tests/sandbox/abuse
+	@if docker info --format '{{json .Runtimes}}' | grep -q '"runsc"'; then MUSTER_SANDBOX_RUNTIME=runsc $(BIN)/python examples/demo/demo.py; \
+		else echo "soak: no demo on gVisor, since the engine has no runtime runsc (docs/sandbox.md)"; fi
 	@MUSTER_CHAOS=soak MUSTER_CHAOS_REPORT=$(CURDIR)/tests/chaos/soak/last.jsonl $(BIN)/python -m pytest tests/fuzz
 
 check: dev ## format, lint, types, architecture
