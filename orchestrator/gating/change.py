@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from envelope.gate import GateObjection, GateRules, TestFileChange
 from envelope.pattern import match
 from envelope.scope import split
 
+from .build_files import is_beside, is_build_file
 from .commands import roots_in
 from .diff import FilePatch, parts_of
 from .lost_tests import Grants
 from .makefiles import MAKEFILES
-from .names import CHECKERS, TEST_FOLDERS, checkers_of, in_quotes, is_gate_file, is_test_file, shadows
+from .named_files import named_by_settings
+from .names import CHECKERS, TEST_FOLDERS, checkers_of, in_quotes, is_gate_file, is_installed, is_test_file, shadows
 from .runner_access import RunnerAccess, is_suspicious, runner_access, runs_its_texts
 from .scripts import ANYTHING, Invoked, invoked_by, programs_in
 from .settings_of import PYTEST_INI, holds_settings
@@ -155,11 +157,24 @@ async def _gate_files(
         invoked = await _with_what_tests_run(invoked, base, trees)
     in_place = await _in_a_runners_place(parts, base, trees, texts=invoked.texts, subpath=subpath)
     found = {part.path for part in parts if part.path in in_place and not _may_edit(part, rules)}
+    known = {*changed, *base}
+    named = await named_by_settings(base, trees, texts=invoked.texts, subpath=subpath, runs=invoked.runs)
+
+    def is_of_a_tool(path: str) -> bool:
+        is_named = path in named and not is_test(path) and not holds_settings(path)
+        return is_named or is_installed(path) or is_beside(path, known, invoked.runs)
+
     for part in parts:
         if part.path not in found and not _may_edit(part, rules):
-            is_gate = any(_is_protected(path, subpath, rules) for path in part.paths)
-            found |= {part.path} if is_gate or await _is_of_gate(part, invoked, trees) else set()
+            is_gate = any(_is_protected(path, subpath, rules) or is_of_a_tool(path) for path in part.paths)
+            is_gate = is_gate or (not _is_tests_own(part, is_test) and await _is_of_gate(part, invoked, trees))
+            found |= {part.path} if is_gate else set()
     return sorted(found)
+
+
+def _is_tests_own(part: FilePatch, is_test: Callable[[str], bool]) -> bool:
+    """A build file among the tests is judged as they are: with what the base has in its place, too."""
+    return all(is_build_file(path) and is_test(path) and not is_gate_file(path) for path in part.paths)
 
 
 async def _is_of_gate(part: FilePatch, invoked: Invoked, trees: Trees) -> bool:

@@ -90,10 +90,13 @@ def is_test_file(path: str, more: Iterable[str] = ()) -> bool:
 
 def is_gate_file(path: str) -> bool:
     """Does it belong to a runner or a checker, whatever the gate's commands are?"""
-    *folders, name = path.split("/")
-    if not TOOL_FOLDERS.isdisjoint(folders) or any(_named(folder, METADATA) for folder in folders):
-        return True
-    return _named(name, (*GATE_FILES, *METADATA))
+    return is_installed(path) or _named(posixpath.basename(path), (*GATE_FILES, *METADATA))
+
+
+def is_installed(path: str) -> bool:
+    """Is it in a folder of installed tools?"""
+    folders = path.split("/")[:-1]
+    return not TOOL_FOLDERS.isdisjoint(folders) or any(_named(folder, METADATA) for folder in folders)
 
 
 def checkers_of(path: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from repo.errors import OutputTooLarge
 from repo.mirror import Mirror
 
 from .diff import FilePatch
-from .settings_of import Asked, has_other_settings
+from .settings_of import Asked, has_other_settings, holds_settings
 
 MAX_LINES_BYTES = 4 * 1024 * 1024  # of a search: who finds more has asked for a word that says nothing
 MAX_SETTINGS_BYTES = 1024 * 1024  # no project's own settings are larger: what is counts as edited
@@ -49,11 +50,17 @@ class Trees:
             return None
 
     async def has_other_settings(self, part: FilePatch, asked: Asked) -> bool:
+        old = part.old_path or part.path
         try:
-            sides = await self._read(self.base, part.old_path or part.path), await self._read(self.tree, part.path)
+            before, after = await self._read(self.base, old), await self._read(self.tree, part.path)
         except OutputTooLarge:
             return True
-        return self.mirror is None or has_other_settings(part.path, *sides, asked)
+        if self.mirror is None:
+            return True
+        if posixpath.basename(old) == posixpath.basename(part.path):
+            return has_other_settings(part.path, before, after, asked)
+        gone = holds_settings(old) and has_other_settings(old, before, None, asked)
+        return gone or (holds_settings(part.path) and has_other_settings(part.path, None, after, asked))
 
     async def _read(self, tree: str, path: str) -> bytes | None:
         if self.mirror is None:
