@@ -23,7 +23,28 @@ Reader = Callable[[str, Runs], object]  # what counts, comparable; ValueError: t
 
 NODE = (
     *("node", "npm", "npx", "yarn", "pnpm", "bun", "bunx", "deno", "jest", "vitest", "mocha", "ava", "playwright"),
-    *("cypress", "karma", "jasmine", "tap", "uvu", "qunit", "wtr", "tsx", "ts-node", "tsc", "c8", "nyc"),
+    *(
+        "lerna",
+        "rush",
+        "pnpx",
+        "ng",
+        "react-scripts",
+        "vite",
+        "nx",
+        "turbo",
+        "cypress",
+        "karma",
+        "jasmine",
+        "tap",
+        "uvu",
+        "qunit",
+        "wtr",
+        "tsx",
+        "ts-node",
+        "tsc",
+        "c8",
+        "nyc",
+    ),
 )
 CMAKE = ("cmake", "ctest", "make", "gmake", "ninja")
 BAZEL = ("bazel", "bazelisk")
@@ -200,8 +221,10 @@ def _rust_dependencies(found: Mapping[str, Any]) -> Iterable[tuple[str, str, tup
 
 
 def _rust_sources(text: str) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for _, name, source in _rust_dependencies(read_toml(text)):
+    manifest = read_toml(text)
+    name = table_in(manifest, "package").get("name")
+    found: dict[str, object] = {"": name} if name else {}  # its tests import it by this name
+    for _, name, source in _rust_dependencies(manifest):
         found[name] = (*cast("tuple[str, ...]", found.get(name, ())), *source)
     return found
 
@@ -239,7 +262,8 @@ def _module(given: object) -> object:
 # Ruby, PHP, Elixir
 
 _VERSIONS = r"""(?:\s*+,\s*+["'][~<>=! \d.\w-]*+["'])*+"""
-_gemfile = _lines_but(rf"""gem\s++["'][\w.-]++["']{_VERSIONS}""", comment="#")
+_GROUPS = r"""(?:\s*+,\s*+(?:require:\s*+false|(?:group|platform)s?:\s*+(?::\w++|\[[:\w, ]*+\])))*+"""
+_gemfile = _lines_but(rf"""gem\s++["'][\w.-]++["']{_VERSIONS}{_GROUPS}""", comment="#")
 _gemspec = _lines_but(
     rf"""\w+\.add_(?:runtime_|development_)?dependency[ (]\s*+["'][\w.-]++["']{_VERSIONS}\)?""",
     r"""\w+\.(?:version|summary|description|homepage|authors|email|license)\s*+=\s*+["'][^"'#\\]*+["']""",
@@ -291,6 +315,7 @@ BUILD_FILES = (
     _BuildFile(("*.gradle", "*.gradle.kts"), GRADLE, _gradle),
     _BuildFile(("gradle.properties",), GRADLE, _properties),
     _BuildFile(("libs.versions.toml",), GRADLE, _catalog),
+    _BuildFile(("testng*.xml", "junit-platform.properties"), (*MAVEN, *GRADLE), _whole),
     _BuildFile(("build.sbt",), ("sbt",), _whole),
     _BuildFile(("*.csproj", "*.fsproj", "*.vbproj", "Directory.*.props", "Directory.*.targets"), DOTNET, _msbuild),
     _BuildFile(
@@ -299,6 +324,7 @@ BUILD_FILES = (
         _whole,
     ),
     _BuildFile(("Gemfile", "gems.rb"), RUBY, _gemfile),
+    _BuildFile(("*.rake",), ("rake",), _whole),
     _BuildFile(("*.gemspec",), RUBY, _gemspec),
     _BuildFile(("composer.json",), PHP, _composer),
     _BuildFile(("mix.exs",), ("mix", "elixir"), _mix),
@@ -321,6 +347,7 @@ BESIDE = (
     ("package.json", "patches", ".patch", NODE),
     ("package.json", ".yarn", "", NODE),
     ("gradlew", "gradle/wrapper", "", GRADLE),
+    ("build.sbt", "project", "", ("sbt",)),
     *((f"{kind}.gradle{kts}", "buildSrc", "", GRADLE) for kind in ("settings", "build") for kts in ("", ".kts")),
     ("mix.exs", "config/test.exs", "", ("mix", "elixir")),
     ("Gemfile", "config/environments/test.rb", "", RUBY),

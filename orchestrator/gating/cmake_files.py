@@ -63,6 +63,18 @@ def what_counts(text: str) -> list[tuple[str, ...]]:
     return [_without_sources(one, used, products) for one in commands]
 
 
+def named_by_tests(text: str) -> list[str]:
+    """What commands about tests name beside sources, a script to run say; and files that are included."""
+    try:
+        commands = _read(text)
+    except BadCMake:
+        return []
+    wanted = [
+        one for one in commands if one.name == "include" or ("test" in one.name and one.name not in _WITH_SOURCES)
+    ]
+    return [word for one in wanted for word in one.given if not _is_source(word)]
+
+
 def _read(text: str) -> list[_Command]:
     found: list[_Command] = []
     name, given, depth, at = "", list[str](), 0, 0

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Protocol
 
-from .build_files import CARGO, NODE, PHP, RUBY, Runs
+from .build_files import CARGO, CMAKE, NODE, PHP, RUBY, Runs
+from .cmake_files import named_by_tests
 
 MAX_SETTINGS = 200  # files that are looked into
+MAX_ROUNDS = 4  # settings that are made of others
 MAX_LITERALS = 2000  # of each
 MAX_DEPTH = 50  # of brackets
 _JS_SETTINGS = (
@@ -26,6 +28,7 @@ _SETTINGS: Sequence[tuple[str, tuple[str, ...], frozenset[str]]] = (
     ("package.json", NODE, frozenset(("jest", "mocha", "ava", "nyc", "c8", "vitest", "babel"))),
     *((pattern, NODE, frozenset(("extends",))) for pattern in ("tsconfig*.json", "jsconfig*.json")),
     *((pattern, NODE, frozenset(("importMap",))) for pattern in ("deno.json", "deno.jsonc")),
+    ("CMakeLists.txt", CMAKE, frozenset()),
     ("phpunit.xml*", PHP, frozenset()),
     (".rspec", RUBY, frozenset()),
     ("nextest.toml", CARGO, frozenset()),
@@ -64,7 +67,7 @@ Named = tuple[tuple[str, ...], str]  # the keys that it stands below, and the te
 
 
 class Texts(Protocol):
-    async def text(self, path: str) -> str | None: ...
+    async def texts(self, paths: Sequence[str]) -> list[str]: ...
 
 
 async def named_by_settings(
@@ -73,26 +76,26 @@ async def named_by_settings(
     """Paths that they may mean, whether there is such a file or not. Settings that others are made of are read, too;
     what the named files import is not looked at."""
     found = {path for text in texts if "pytest" in text for path in _plugins_in(text, subpath)}
-    waiting = [(path, counted) for path in base if (counted := _keys_that_count(path, runs)) is not None]
-    waiting.sort(key=lambda one: one[0].count("/"), reverse=True)  # from the end: those at the top come first
+    waiting = {path: keys for path in base if (keys := _keys_that_count(path, runs)) is not None}
     seen = set[str]()
     known = frozenset(base)
-    while waiting and len(seen) < MAX_SETTINGS:
-        path, counted = waiting.pop()
-        if path in seen:
-            continue
-        seen.add(path)
-        text = await trees.text(path) or ""
-        if posixpath.basename(path) in _PYTEST_SETTINGS:
-            found |= {one for told in _ADDOPTS.findall(text) for one in _plugins_in(told, posixpath.dirname(path))}
-            continue
-        for keys, named in literals(path, text)[:MAX_LITERALS]:
-            if counted and counted.isdisjoint(keys or ("",)):
+    for _ in range(MAX_ROUNDS):
+        paths = sorted(waiting.keys() - seen, key=lambda path: (path.count("/"), path))[: MAX_SETTINGS - len(seen)]
+        seen.update(paths)
+        more: dict[str, frozenset[str]] = {}
+        for path, text in zip(paths, await trees.texts(paths), strict=True):
+            folder = posixpath.dirname(path)
+            if posixpath.basename(path) in _PYTEST_SETTINGS:
+                found |= {one for told in _ADDOPTS.findall(text) for one in _plugins_in(told, folder)}
                 continue
-            candidates = set(_candidates(keys, named, posixpath.dirname(path), subpath))
-            found |= candidates
-            if not keys or not _MORE_SETTINGS.isdisjoint(keys):
-                waiting += [(one, counted) for one in candidates & known if one.endswith(_SUFFIXES[1:])]
+            for keys, named in literals(path, text)[:MAX_LITERALS]:
+                if waiting[path] and waiting[path].isdisjoint(keys or ("",)):
+                    continue
+                candidates = set(_candidates(keys, named, folder, subpath))
+                found |= candidates
+                if not keys or not _MORE_SETTINGS.isdisjoint(keys):
+                    more |= {one: waiting[path] for one in candidates & known if one.endswith(_SUFFIXES[1:])}
+        waiting = more
     return found
 
 
@@ -113,6 +116,8 @@ def literals(path: str, text: str) -> list[Named]:
     [(('setupFiles',), './a.js')]
     """
     name = posixpath.basename(path)
+    if name == "CMakeLists.txt":
+        return [(("",), word) for word in named_by_tests(text)]
     if name == ".rspec":
         return [((), f"{folder}/{one}") for one in _REQUIRED.findall(text) for folder in ("spec", "lib", ".")]
     if name.endswith(".toml"):

@@ -119,7 +119,12 @@ def _is_daily(item: _Element, *, is_of_tests: bool) -> bool:
     """A package from the registry; a source file of the product's, which F# has to be told."""
     own = item.attributes.get("Include", "")
     if item.name in ("PackageReference", "PackageVersion"):
-        return bool(own) and _OF_REFERENCES.issuperset({*item.attributes, *(one.name for one in item.children)})
+        says = (*item.attributes.values(), *("".join(one.text) for one in item.children))
+        return (
+            bool(own)
+            and not any("$([" in word for word in says)
+            and _OF_REFERENCES.issuperset({*item.attributes, *(one.name for one in item.children)})
+        )
     is_source = re.fullmatch(r"[\w./\\-]+\.(?:fs|fsi|cs|vb)", own) is not None
     is_plain = item.name == "Compile" and set(item.attributes) == {"Include"} and not item.children
     return is_plain and is_source and not is_of_tests and not is_test_file(own.replace("\\", "/"))

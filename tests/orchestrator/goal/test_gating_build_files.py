@@ -279,6 +279,8 @@ TOOLS = (
             ('version = "0.1.0"', 'version = "0.1.0"\nautotests = false'),
             ('version = "0.1.0"', 'version = "0.1.0"\nbuild = "x.rs"'),
             ('serde = "1"', 'serde = "1"\nstd = { path = "fake" }'),
+            ('name = "calc"', 'name = "other"'),
+            ('serde = "1"', "serde = { workspace = true }"),
         ),
     ),
     Tool("rust-toolchain.toml", "cargo test", '[toolchain]\nchannel = "1.80"\n', daily=(), lies=(("1.80", "x"),)),
@@ -351,6 +353,7 @@ TOOLS = (
             ("</ItemGroup>", '<ProjectReference Include="../fake.fsproj" /></ItemGroup>'),
             ('"Calc.fs"', '"**/*.fs"'),
             ("net8.0", "net9.0"),
+            ('"2.5.0"', "\"$([System.IO.File]::ReadAllText('a'))\""),
             ('Include="xunit"', 'Include="xunit" Aliases="x"'),
         ),
     ),
@@ -363,6 +366,7 @@ TOOLS = (
             ("7.0", "7.1"),
             ('gem "rspec', 'gem "new", ">= 1", "< 3"\ngem "rspec'),
             ('gem "rspec', '# words\ngem "rspec'),
+            ('gem "rspec', 'gem "new", require: false, groups: [:test, :development]\ngem "rspec'),
         ),
         lies=(
             (", group: :test", ', path: "fake"'),
@@ -484,6 +488,11 @@ export default defineConfig({
         ("cargo test", {"Cargo.toml": '[package]\nbuild = "made.rs"\n'}, "made.rs", True),
         ("cargo test", {"Cargo.toml": "[package]\n"}, "build.rs", True),
         ("cargo test", {"Cargo.toml": "[package]\n"}, "src/build.rs", False),
+        ("ctest", {"CMakeLists.txt": "add_test(NAME a COMMAND ${CMAKE_SOURCE_DIR}/run.sh)"}, "run.sh", True),
+        ("ctest", {"CMakeLists.txt": "include(cmake/some.inc)"}, "cmake/some.inc", True),
+        ("ctest", {"CMakeLists.txt": "my_add_test(a src/core.c)"}, "src/core.c", False),
+        ("rake test", {}, "lib/tasks/a.rake", True),
+        ("gradle test", {"gradlew": "x"}, "gradle/wrapper/gradle-wrapper.properties", True),
         ("go test ./...", {"api/go.mod": "module a\n"}, "api/vendor/x/y.go", True),
         ("go test ./...", {"api/go.mod": "module a\n"}, "api/shop/vendor/y.go", False),
         ("npm test", {"package.json": "{}"}, "patches/chai+5.0.0.patch", True),
@@ -518,6 +527,41 @@ async def test_a_renamed_build_file_is_one_that_is_gone(tmp_path: Path):
     diff = git(tmp_path, "diff", "-p", "-M", "--binary", "--full-index", "HEAD^", "HEAD")
     found = await inspect(diff, trees, commands=["go test"], subpath="", rules=GateRules(), scope=("edit:**",))
     assert [one.code for one in found.objections] == ["gate_edited"]
+
+
+POM_BUMP = "-<version>4.13.1</version>\n+<version>4.13.2</version>\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "lines", "is_edited"),
+    [
+        ("mvn -q test", "pom.xml", POM_BUMP, False),
+        ("mvn -q test", "pom.xml", "-<minimum>0.80</minimum>\n+<minimum>0.10</minimum>\n", True),
+        ("mvn -q test", "pom.xml", "-<skip>0</skip>\n+<skip>1</skip>\n", True),
+        ("mvn -q test", "pom.xml", "+<version>4.13.2</version>\n", True),
+        ("go test ./...", "go.mod", "-\tx/y v1.8\n+\tx/y v1.9\n", False),
+        ("go test ./...", "go.mod", "-\tx/y v1.8\n+\tx/z v1.8\n", True),
+        ("python -m pytest", "web/tsconfig.json", '-"strict": 0\n+"strict": 1\n', False),
+        ("make test", "CMakeLists.txt", "-a\n+b\n", True),
+        ("sh ci.sh", "pom.xml", "-a\n+b\n", True),
+        ("mvn test", "tests/pom.xml", "-a\n+b\n", False),
+    ],
+)
+async def test_where_no_file_can_be_read_an_edit_of_more_than_versions_counts(command, path, lines, is_edited: bool):
+    old, new = (sum(line.startswith(sign) for line in lines.split("\n")) for sign in "-+")
+    ids = "index 1111111111111111111111111111111111111111..2222222222222222222222222222222222222222 100644"
+    head = f"diff --git a/{path} b/{path}\n{ids}\n--- a/{path}\n+++ b/{path}\n@@ -1,{old} +1,{new} @@\n"
+
+    found = await inspect(
+        (head + lines).encode(),
+        Trees(None, "", ""),
+        commands=[command],
+        subpath="",
+        rules=GateRules(),
+        scope=("edit:**",),
+    )
+
+    assert bool(found.objections) is is_edited
 
 
 NAMES = [*READERS, *(name.replace("*", "x") for one in BUILD_FILES for name in one.names), "x.csproj"]
