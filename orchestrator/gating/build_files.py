@@ -144,12 +144,17 @@ def _deno(text: str, runs: Runs) -> object:
     found = _jsonc(text)
     beside = () if runs("lint") or runs("fmt") else ("lint", "fmt")
     kept = {key: value for key, value in found.items() if key not in ("version", "name", *beside)}
-    kept["imports"] = {
-        name: where
-        for name, where in table_in(found, "imports").items()
-        if not (isinstance(where, str) and re.fullmatch(rf"(?:jsr|npm):/?{re.escape(name)}(?:@[\w.^~<>= -]*)?", where))
-    }
+    imports = table_in(found, "imports")
+    kept["imports"] = {name: where for name, where in imports.items() if not _is_own_name(name, where)}
     return kept
+
+
+def _is_own_name(name: str, where: object) -> bool:
+    """A package that a registry has by the very name that it is imported by: `jsr:@std/assert@^1`."""
+    if not isinstance(where, str) or not where.startswith(("jsr:", "npm:")):
+        return False
+    package, _, version = where[4:].removeprefix("/").removeprefix(name).partition("@")
+    return name in where and not package and re.fullmatch(r"[\w.^~<>= -]*", version) is not None
 
 
 _TEXT_OR_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*+"?)|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?')
@@ -220,12 +225,12 @@ def _rust_dependencies(found: Mapping[str, Any]) -> Iterable[tuple[str, str, tup
                 yield section, name, source
 
 
-def _rust_sources(text: str) -> dict[str, object]:
+def _rust_sources(text: str) -> Mapping[str, object]:
     manifest = read_toml(text)
     name = table_in(manifest, "package").get("name")
-    found: dict[str, object] = {"": name} if name else {}  # its tests import it by this name
+    found: dict[str, list[str]] = {"": [str(name)]} if name else {}  # its tests import it by this name
     for _, name, source in _rust_dependencies(manifest):
-        found[name] = (*cast("tuple[str, ...]", found.get(name, ())), *source)
+        found.setdefault(name, []).extend(source)
     return found
 
 
@@ -235,7 +240,7 @@ _NAME_OF = r"""\(?\s*+["'][\w.-]++:[\w.-]++(?P<version>(?::[\w.+$-]++)?)["']\s*+
 _gradle = _lines_but(
     rf"(?:implementation|api|compileOnly|runtimeOnly|annotationProcessor|kapt|ksp)\s*+{_NAME_OF}",
     r"""version\s*+=?\s*+["'][\w.+-]++["']""",
-    shortened=rf"\w*[tT]est\w++\s*+{_NAME_OF}",
+    shortened=rf"(?=\w*[tT]est)\w++\s*+{_NAME_OF}",
     comment="//",
 )
 _properties = _lines_but(r"[\w.-]*[vV]ersion\s*+=\s*+\d[\w.+-]*+", comment="#")
@@ -248,7 +253,7 @@ def _catalog(text: str, runs: Runs) -> object:
     return rest, plugins
 
 
-def _catalog_sources(text: str) -> dict[str, object]:
+def _catalog_sources(text: str) -> Mapping[str, object]:
     return {alias: _module(given) for alias, given in table_in(read_toml(text), "libraries").items()}
 
 
@@ -333,7 +338,7 @@ BUILD_FILES = (
     _BuildFile(("dart_test.yaml",), ("dart", "flutter"), _whole),
 )
 # What a name stands for: one that both sides of a change have must stand for the same.
-SOURCES: Mapping[str, tuple[tuple[str, ...], Callable[[str], dict[str, object]]]] = {
+SOURCES: Mapping[str, tuple[tuple[str, ...], Callable[[str], Mapping[str, object]]]] = {
     "Cargo.toml": (CARGO, _rust_sources),
     "libs.versions.toml": (GRADLE, _catalog_sources),
 }

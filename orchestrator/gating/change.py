@@ -161,7 +161,9 @@ async def _gate_files(
     in_place = await _in_a_runners_place(parts, base, trees, texts=invoked.texts, subpath=subpath)
     found = {part.path for part in parts if part.path in in_place and not _may_edit(part, rules)}
     known = {*changed, *base}
-    named = await named_by_settings(base, trees, texts=invoked.texts, subpath=subpath, runs=invoked.runs)
+    named = await named_by_settings(
+        base, trees, scripts=invoked.scripts, texts=invoked.texts, subpath=subpath, runs=invoked.runs
+    )
 
     def is_of_a_tool(path: str) -> bool:
         is_named = path in named and not is_test(path) and not holds_settings(path)

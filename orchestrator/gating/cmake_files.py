@@ -56,9 +56,9 @@ def what_counts(text: str) -> list[tuple[str, ...]]:
     mentions, listed = Counter[str](), Counter[str]()
     for one in commands:
         names = Counter(name for word in one.given for name in _VARIABLE.findall(word))
-        mentions += names
+        mentions.update(names)
         if _is_product(one, used):
-            listed += names
+            listed.update(names)
     products = {name for name, count in listed.items() if count == mentions[name]}
     return [_without_sources(one, used, products) for one in commands]
 

@@ -56,6 +56,7 @@ _TOKEN = re.compile(
 )
 _HERE = re.compile(r"^(?:<rootDir>|\$\{\w+\}|\.)/|^(?=\.\./)")
 _TOML_KEY = re.compile(r"^([\w.-]+)\s*=(.*)", re.MULTILINE)
+_CONFIG = re.compile(r"(?:conf|jest|vitest|mocha|karma).*\.(?:[cm]?[jt]s|json)$")
 _REQUIRED = re.compile(r"(?:--require|-r)[ =]*([\w./-]+)")
 _YAML_LINE = re.compile(r"^(?:([\w-]+):)?(.*)$", re.MULTILINE)
 _WORD = re.compile(r"[\w@./-]+")
@@ -71,12 +72,13 @@ class Texts(Protocol):
 
 
 async def named_by_settings(
-    base: Sequence[str], trees: Texts, *, texts: Iterable[str], subpath: str, runs: Runs
+    base: Sequence[str], trees: Texts, *, scripts: Iterable[str], texts: Iterable[str], subpath: str, runs: Runs
 ) -> set[str]:
-    """Paths that they may mean, whether there is such a file or not. Settings that others are made of are read, too;
-    what the named files import is not looked at."""
+    """Paths that they may mean, whether there is such a file or not. Settings that others are made of, and those of
+    the `scripts` that look like some, are read, too; what the named files import is not looked at."""
     found = {path for text in texts if "pytest" in text for path in _plugins_in(text, subpath)}
     waiting = {path: keys for path in base if (keys := _keys_that_count(path, runs)) is not None}
+    waiting |= {path: frozenset[str]() for path in scripts if _CONFIG.search(posixpath.basename(path))}
     seen = set[str]()
     known = frozenset(base)
     for _ in range(MAX_ROUNDS):

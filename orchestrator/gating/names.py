@@ -9,7 +9,9 @@ from fnmatch import fnmatchcase
 
 from envelope.pattern import match
 
-TEST_FOLDERS = frozenset(("tests", "test", "testing", "__tests__", "__snapshots__", "spec", "specs", "e2e", "testdata"))
+TEST_FOLDERS = frozenset(
+    ("tests", "test", "testing", "__tests__", "__snapshots__", "__mocks__", "spec", "specs", "e2e", "testdata")
+)
 TEST_FILES = (
     *("test_*.py", "*_test.py", "tests.py", "conftest.py", "*_test.go", "*_test.rs", "*_spec.rb", "*_test.rb"),
     *("*.test.[jt]s", "*.test.[jt]sx", "*.test.[cm][jt]s", "*.spec.[jt]s", "*.spec.[jt]sx", "*.spec.[cm][jt]s"),

@@ -10,6 +10,7 @@ from repo.content import contents_of, file_at, ids_at, lines_with
 from repo.errors import OutputTooLarge
 from repo.mirror import Mirror
 
+from .build_files import is_build_file
 from .diff import FilePatch
 from .settings_of import Asked, has_other_settings, holds_settings
 
@@ -72,7 +73,7 @@ class Trees:
             return True
         if self.mirror is None:
             return True
-        if posixpath.basename(old) == posixpath.basename(part.path):
+        if posixpath.basename(old) == posixpath.basename(part.path) and (old == part.path or not is_build_file(old)):
             return has_other_settings(part.path, before, after, asked)
         gone = holds_settings(old) and has_other_settings(old, before, None, asked)
         return gone or (holds_settings(part.path) and has_other_settings(part.path, None, after, asked))

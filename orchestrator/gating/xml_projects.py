@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from .names import is_test_file
 
 MAX_XML_DEPTH = 100  # nobody writes more
+MAX_XML_ELEMENTS = 20_000
 
 
 @dataclass(slots=True)
@@ -28,11 +29,13 @@ class _Element:
 def _xml(text: str) -> _Element:
     """`ValueError` for what is none, or has a document type: entities may grow without a bound."""
     top = _Element("")
-    within = [top]
+    within, count = [top], 0
 
     def start(name: str, attributes: dict[str, str]) -> None:
-        if len(within) > MAX_XML_DEPTH:
-            raise ValueError("nested too deeply")
+        nonlocal count
+        count += 1
+        if len(within) > MAX_XML_DEPTH or count > MAX_XML_ELEMENTS:
+            raise ValueError("more than anybody writes")
         within[-1].children.append(element := _Element(name, attributes))
         within.append(element)
 

@@ -469,6 +469,9 @@ export default defineConfig({
         ("npx jest", {"jest.config.js": JEST}, "other.js", False),
         ("npx jest", {"jest.config.js": JEST, "env.js": "require('./src/util.js')"}, "src/util.js", False),
         ("python -m pytest", {"jest.config.js": JEST}, "env.js", False),
+        ("npx jest -c conf/jest.e2e.json", {"conf/jest.e2e.json": '{"runner": "./run.js"}'}, "conf/run.js", True),
+        ("node check.js", {"check.js": "require('./core.js')"}, "core.js", False),
+        ("npx jest", {"jest.config.js": JEST}, "__mocks__/chai.js", False),  # a test
         ("npx vitest run", {"web/vite.config.ts": VITE}, "web/setup.ts", True),
         ("npx vitest run", {"web/vite.config.ts": VITE}, "web/src/main.ts", False),
         ("npx vitest run", {"web/vite.config.ts": VITE}, "web/src/core.js", False),
@@ -517,15 +520,20 @@ async def test_what_a_runner_loads_is_the_gates(command, base, path: str, is_edi
     assert (path in found) is is_edited
 
 
-async def test_a_renamed_build_file_is_one_that_is_gone(tmp_path: Path):
-    base = {"go.work": "use .\n" * 20}
+@pytest.mark.parametrize("new", ["notes.txt", "sub/go.work", "-> package.json", "-> go.mod"])
+async def test_a_build_file_that_is_moved_or_a_link_counts(new: str, tmp_path: Path):
     git(tmp_path, "init", "-q")
-    write(tmp_path, base)
-    (tmp_path / "go.work").rename(tmp_path / "notes.txt")
+    write(tmp_path, {"go.work": "use .\n" * 20, "sub/a": ""})
+    if new.startswith("->"):
+        (tmp_path / new[3:]).symlink_to("sub/a")
+    else:
+        (tmp_path / "go.work").rename(tmp_path / new)
     write(tmp_path, {})
     trees = Trees(Mirror(tmp_path / ".git"), "HEAD^", "HEAD")
     diff = git(tmp_path, "diff", "-p", "-M", "--binary", "--full-index", "HEAD^", "HEAD")
-    found = await inspect(diff, trees, commands=["go test"], subpath="", rules=GateRules(), scope=("edit:**",))
+    found = await inspect(
+        diff, trees, commands=["go test && npm test"], subpath="", rules=GateRules(), scope=("edit:**",)
+    )
     assert [one.code for one in found.objections] == ["gate_edited"]
 
 
@@ -573,9 +581,13 @@ NAMES = [*READERS, *(name.replace("*", "x") for one in BUILD_FILES for name in o
         '"' + "\\\"" * 60_000, "/*" * 60_000, "[[" * 60_000, "#[==[" * 30_000, "(" * 100_000, "{" * 100_000,
         "<a>" * 40_000, "a:1 " * 30_000, "gem 'a'," * 15_000, "'a', " * 30_000, "require (\n" * 12_000, ", " * 60_000,
         "a = 1\n" * 20_000, "${a}" * 30_000, "-p " * 40_000, "<a b='" * 20_000, "set(A a.c)\n" * 10_000,
-        "addopts" * 15_000, "addopts\n " * 12_000, "implementation('" * 8_000, "a" * 120_000, " " * 120_000,
+        "addopts" * 15_000, "addopts\n " * 12_000, "implementation('" * 8_000, "a" * 120_000, "test" * 30_000,
+        "".join(f"set(A{n} ${{B{n}}})\n" for n in range(10_000)),
+        "".join(f"[target.a{n}.dependencies]\nx = {{path = 'a'}}\n" for n in range(4_000)),
+        '{"imports": {' + ", ".join(f'"a{n}": "jsr:a{n}"' for n in range(8_000)) + "}}",
+        "<a>" + "<b/>" * 30_000 + "</a>", " " * 120_000,
     ],
-    ids=range(22),
+    ids=range(27),
 )  # fmt: skip
 def test_hostile_build_files_take_no_time(text: str):
     started = time.process_time()
