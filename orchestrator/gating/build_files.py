@@ -81,12 +81,13 @@ def _lines_but(*harmless: str, shortened: str = "", comment: str = "") -> Reader
 
     def read(text: str, runs: Runs) -> object:
         kept: list[str] = []
-        for line in map(str.strip, text.split("\n")):
+        for whole_line in text.split("\n"):
+            line = whole_line.strip()
             is_comment = comment and line.startswith(comment) and "*/" not in line and "/*" not in line
             if not line or is_comment or any(pattern.fullmatch(line) for pattern in patterns):
                 continue
             found = short.fullmatch(line) if short else None
-            kept.append(line[: found.start("version")] + line[found.end("version") :] if found else line)
+            kept.append(line[: found.start("version")] + line[found.end("version") :] if found else whole_line)
         return kept
 
     return read
@@ -102,25 +103,14 @@ def node_package(package: Mapping[str, Any], runs: Runs) -> object:
     """Of a package.json: what imports mean, and the dependencies that come from no registry, or under another name."""
     if not any(map(runs, NODE)):
         return None
-    keys = (
-        "name",
-        "imports",
-        "exports",
-        "main",
-        "module",
-        "browser",
-        "workspaces",
-        "resolutions",
-        "pnpm",
-        "directories",
-    )
+    keys = ("name", "imports", "exports", "main", "module", "browser", "workspaces", "resolutions", "pnpm")
     elsewhere = {
         (section, name): spec
         for section in _SECTIONS
         for name, spec in table_in(package, section).items()
         if not isinstance(spec, str) or (_LOCAL.search(spec) and not spec.startswith("catalog:"))
     }
-    return {key: package.get(key) for key in keys}, elsewhere
+    return [json.dumps(package.get(key)) for key in keys], elsewhere  # of conditions the first that fits is taken
 
 
 _MEANS_OF_IMPORTS = (
@@ -289,7 +279,7 @@ def _composer(text: str, runs: Runs) -> object:
         if runs("composer") or name.startswith(("pre-", "post-"))
     }
     keys = ("autoload", "autoload-dev", "repositories", "config", "replace", "provide", "extra")
-    return {key: found.get(key) for key in keys}, scripts
+    return [json.dumps(found.get(key)) for key in keys], scripts
 
 
 @dataclass(frozen=True, slots=True)

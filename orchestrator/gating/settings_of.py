@@ -132,8 +132,8 @@ def _package_json(text: str, asked: Asked) -> object:
     scripts: object = package.get("scripts")
     if isinstance(scripts, dict):
         scripts = reached_entries(cast("dict[str, Any]", scripts), asked.entries)
-    own = {key: package.get(key) for key in PACKAGE_JSON} | {"scripts": scripts or {}}
-    return own, node_package(package, asked.runs)
+    own = [json.dumps(package.get(key)) for key in PACKAGE_JSON]  # of patterns the first that fits is taken
+    return own, scripts or {}, node_package(package, asked.runs)
 
 
 def reached_entries(scripts: Mapping[str, Any], wanted: frozenset[str] | None) -> dict[str, Any]:

@@ -73,7 +73,7 @@ add_test(NAME add COMMAND unit add)
 """
 PACKAGE = """{"name": "calc", "version": "1.0.0", "type": "module", "main": "./index.mjs",
  "scripts": {"test": "node --test", "lint": "eslint ."},
- "imports": {"#expect": "./lib/expect.mjs"}, "exports": {".": "./index.mjs"},
+ "imports": {"#expect": "./lib/expect.mjs"}, "exports": {"import": "./index.mjs", "default": "./b.mjs"},
  "dependencies": {"left-pad": "^1.0.0"}, "devDependencies": {"chai": "^5.0.0"}}
 """
 TSCONFIG = """{
@@ -197,7 +197,8 @@ TOOLS = (
         ),
         lies=(
             ("./lib/expect.mjs", "./lib/nothing.mjs"),
-            ('".": "./index.mjs"', '".": "./other.mjs"'),
+            ('"import": "./index.mjs"', '"import": "./other.mjs"'),
+            ('"import": "./index.mjs", "default": "./b.mjs"', '"default": "./b.mjs", "import": "./index.mjs"'),
             ('"main": "./index.mjs"', '"main": "./other.mjs"'),
             ('"^5.0.0"', '"file:./fake"'),
             ('"^5.0.0"', '"link:./fake"'),
@@ -242,7 +243,7 @@ TOOLS = (
         "pnpm test",
         'packages:\n  - "a"\ncatalog:\n  react: ^18.0.0\n',
         daily=(("18.0.0", "19.0.0"), ("react:", "vue: 3.0.0\n  react:")),
-        lies=(('"a"', '"fake"'), ("^18.0.0", "link:./fake")),
+        lies=(('"a"', '"fake"'), ("^18.0.0", "link:./fake"), ("catalog:", "  catalog:")),
     ),
     Tool(
         "go.mod",
