@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from envelope.gate import GateObjection, GateRules, TestFileChange
 from envelope.pattern import match
 from envelope.scope import split
 
+from .build_files import is_beside, is_build_file, is_read
 from .commands import roots_in
 from .diff import FilePatch, parts_of
 from .lost_tests import Grants
 from .makefiles import MAKEFILES
-from .names import CHECKERS, TEST_FOLDERS, checkers_of, in_quotes, is_gate_file, is_test_file, shadows
+from .named_files import named_by_settings
+from .names import CHECKERS, TEST_FOLDERS, checkers_of, in_quotes, is_gate_file, is_installed, is_test_file, shadows
 from .runner_access import RunnerAccess, is_suspicious, runner_access, runs_its_texts
-from .scripts import ANYTHING, Invoked, invoked_by, programs_in
+from .scripts import ANYTHING, READ_BY, UNCLEAR, Invoked, invoked_by, programs_in
 from .settings_of import PYTEST_INI, holds_settings
 from .text import listed
 from .trees import Trees
@@ -26,6 +28,9 @@ MAX_ASKED = 10  # lines in a note
 MAX_HINTED = 5  # files that a hint names; a pattern for more is a person's to choose
 # Where pytest is told what to put on Python's path, and where projects do so themselves.
 _ADDOPTS = re.compile(r"\baddopts\b[^\n]*(?:\n[ \t\]]+[^\n]*)*")
+_VERSION = re.compile(r"\b(?:v\d+\.|\d+\.\d+\.)[\w.+-]+")
+# Programs that run what a repository's files say: which others that are cannot be told without them.
+LEADS_ON = frozenset((*READ_BY, *UNCLEAR, "sh", "bash", "zsh", "docker", "podman", "compose"))
 PATH_SETTINGS = ("pyproject.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg")
 
 
@@ -155,11 +160,39 @@ async def _gate_files(
         invoked = await _with_what_tests_run(invoked, base, trees)
     in_place = await _in_a_runners_place(parts, base, trees, texts=invoked.texts, subpath=subpath)
     found = {part.path for part in parts if part.path in in_place and not _may_edit(part, rules)}
+    known = {*changed, *base}
+    named = await named_by_settings(
+        base, trees, scripts=invoked.scripts, texts=invoked.texts, subpath=subpath, runs=invoked.runs
+    )
+
+    def is_of_a_tool(path: str) -> bool:
+        is_named = path in named and not is_test(path) and not holds_settings(path)
+        return is_named or is_installed(path) or is_beside(path, known, invoked.runs)
+
     for part in parts:
         if part.path not in found and not _may_edit(part, rules):
-            is_gate = any(_is_protected(path, subpath, rules) for path in part.paths)
-            found |= {part.path} if is_gate or await _is_of_gate(part, invoked, trees) else set()
+            is_gate = any(_is_protected(path, subpath, rules) or is_of_a_tool(path) for path in part.paths)
+            if not is_gate and trees.mirror is None and all(map(is_build_file, part.paths)):
+                is_gate = not _is_tests_own(part, is_test) and _may_lead_elsewhere(part, commands)
+            elif not is_gate and not _is_tests_own(part, is_test):
+                is_gate = await _is_of_gate(part, invoked, trees)
+            found |= {part.path} if is_gate else set()
     return sorted(found)
+
+
+def _is_tests_own(part: FilePatch, is_test: Callable[[str], bool]) -> bool:
+    """A build file among the tests is judged as they are: with what the base has in its place, too."""
+    return all(is_build_file(path) and is_test(path) and not is_gate_file(path) for path in part.paths)
+
+
+def _may_lead_elsewhere(part: FilePatch, commands: Sequence[str]) -> bool:
+    """Of a build file that nobody can read: the commands have to name what may read it, or whatever runs other
+    programs; and more than versions has to be edited."""
+    words = programs_in(commands)
+    runs = Invoked(words=words if words.isdisjoint(LEADS_ON) else None).runs
+    removed, added = ([_VERSION.sub("v0", line) for line in part.lines(sign)] for sign in (b"-", b"+"))
+    is_bump = part.status == "M" and bool(added) and removed == added
+    return not is_bump and any(is_read(path, runs) for path in part.paths)
 
 
 async def _is_of_gate(part: FilePatch, invoked: Invoked, trees: Trees) -> bool:

@@ -9,7 +9,9 @@ from fnmatch import fnmatchcase
 
 from envelope.pattern import match
 
-TEST_FOLDERS = frozenset(("tests", "test", "testing", "__tests__", "__snapshots__", "spec", "specs", "e2e", "testdata"))
+TEST_FOLDERS = frozenset(
+    ("tests", "test", "testing", "__tests__", "__snapshots__", "__mocks__", "spec", "specs", "e2e", "testdata")
+)
 TEST_FILES = (
     *("test_*.py", "*_test.py", "tests.py", "conftest.py", "*_test.go", "*_test.rs", "*_spec.rb", "*_test.rb"),
     *("*.test.[jt]s", "*.test.[jt]sx", "*.test.[cm][jt]s", "*.spec.[jt]s", "*.spec.[jt]sx", "*.spec.[cm][jt]s"),
@@ -90,10 +92,13 @@ def is_test_file(path: str, more: Iterable[str] = ()) -> bool:
 
 def is_gate_file(path: str) -> bool:
     """Does it belong to a runner or a checker, whatever the gate's commands are?"""
-    *folders, name = path.split("/")
-    if not TOOL_FOLDERS.isdisjoint(folders) or any(_named(folder, METADATA) for folder in folders):
-        return True
-    return _named(name, (*GATE_FILES, *METADATA))
+    return is_installed(path) or _named(posixpath.basename(path), (*GATE_FILES, *METADATA))
+
+
+def is_installed(path: str) -> bool:
+    """Is it in a folder of installed tools?"""
+    folders = path.split("/")[:-1]
+    return not TOOL_FOLDERS.isdisjoint(folders) or any(_named(folder, METADATA) for folder in folders)
 
 
 def checkers_of(path: str) -> tuple[str, ...]:

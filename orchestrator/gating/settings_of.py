@@ -8,9 +8,12 @@ import re
 from collections.abc import Callable, Mapping
 from configparser import ConfigParser
 from configparser import Error as ConfigError
+from functools import partial
 from typing import Any, Protocol, cast
 
 from ..strange_toml import read_toml
+from .build_files import cargo_manifest, is_build_file, is_read, leads_elsewhere, node_package, what_counts
+from .build_files import table_in as _table
 from .makefiles import MAKEFILES, what_goals_reach
 from .names import CHECKERS, TASK_RUNNERS
 
@@ -129,7 +132,8 @@ def _package_json(text: str, asked: Asked) -> object:
     scripts: object = package.get("scripts")
     if isinstance(scripts, dict):
         scripts = reached_entries(cast("dict[str, Any]", scripts), asked.entries)
-    return {key: package.get(key) for key in PACKAGE_JSON} | {"scripts": scripts or {}}
+    own = [json.dumps(package.get(key)) for key in PACKAGE_JSON]  # of patterns the first that fits is taken
+    return own, scripts or {}, node_package(package, asked.runs)
 
 
 def reached_entries(scripts: Mapping[str, Any], wanted: frozenset[str] | None) -> dict[str, Any]:
@@ -142,7 +146,7 @@ def reached_entries(scripts: Mapping[str, Any], wanted: frozenset[str] | None) -
 
 def _cargo(text: str, asked: Asked) -> object:
     found = read_toml(text)
-    return {key: found.get(key) for key in CARGO}
+    return {key: found.get(key) for key in CARGO}, cargo_manifest(found, asked.runs)
 
 
 def _makefile(text: str, asked: Asked) -> object:
@@ -161,25 +165,37 @@ READERS: Mapping[str, Callable[[str, Asked], object]] = {
 
 
 def holds_settings(path: str) -> bool:
-    return posixpath.basename(path) in READERS
+    return posixpath.basename(path) in READERS or is_build_file(path)
 
 
 def has_other_settings(path: str, before: bytes | None, after: bytes | None, asked: Asked) -> bool:
     """Does the file say something else about the gate? What cannot be read counts as it stands."""
-    reader = READERS[posixpath.basename(path)]
-    return _read(reader, before, asked) != _read(reader, after, asked)
+    reader = READERS.get(posixpath.basename(path))
+    if reader is None and not is_read(path, asked.runs):
+        return False
+    if (before is None and after is None) or (reader is None and None in (before, after)):
+        return True  # a link in its place, too
+    if reader is None:
+        reader = partial(_build_file, path)
+    if _read(reader, before, asked) != _read(reader, after, asked):
+        return True
+    try:
+        return leads_elsewhere(path, _text(before), _text(after), asked.runs)
+    except (ValueError, RecursionError):
+        return before != after
+
+
+def _build_file(path: str, text: str, asked: Asked) -> object:
+    return what_counts(path, text, asked.runs)
 
 
 def _read(reader: Callable[[str, Asked], object], content: bytes | None, asked: Asked) -> object:
-    text = (content or b"").decode("utf-8", "replace")
+    text = _text(content)
     try:
         return reader(text or ("{}" if reader is _package_json else ""), asked)
     except (ValueError, ConfigError, RecursionError):
         return text
 
 
-def _table(table: Mapping[str, Any], *keys: str) -> dict[str, Any]:
-    for key in keys:
-        found = table.get(key)
-        table = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    return dict(table)
+def _text(content: bytes | None) -> str:
+    return (content or b"").decode("utf-8", "replace")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from repo.content import file_at, lines_with
+from repo.content import contents_of, file_at, ids_at, lines_with
 from repo.errors import OutputTooLarge
 from repo.mirror import Mirror
 
+from .build_files import is_build_file
 from .diff import FilePatch
-from .settings_of import Asked, has_other_settings
+from .settings_of import Asked, has_other_settings, holds_settings
 
 MAX_LINES_BYTES = 4 * 1024 * 1024  # of a search: who finds more has asked for a word that says nothing
+MAX_TEXTS_BYTES = 8 * 1024 * 1024  # of files that are read together
 MAX_SETTINGS_BYTES = 1024 * 1024  # no project's own settings are larger: what is counts as edited
 
 
@@ -38,6 +41,20 @@ class Trees:
             return None
         return None if content is None else content.decode("utf-8", "replace")
 
+    async def texts(self, paths: Sequence[str]) -> list[str]:
+        """Of the base's files, read together; empty where there is none."""
+        if self.mirror is None or not paths:
+            return [""] * len(paths)
+        git_dir, named = self.mirror.git_dir, [path for path in paths if "\n" not in path]
+        ids = dict(zip(named, await ids_at(git_dir, self.base, named), strict=True))
+        blobs = sorted({blob for blob in ids.values() if blob})
+        try:
+            contents = await contents_of(git_dir, blobs, max_bytes=MAX_TEXTS_BYTES)
+        except OutputTooLarge:
+            return [await self.text(path) or "" for path in paths]
+        texts = {blob: content.decode("utf-8", "replace") for blob, content in zip(blobs, contents, strict=True)}
+        return [texts.get(ids.get(path, ""), "") for path in paths]
+
     async def lines_with(self, words: Sequence[str], *, after: bool = False) -> list[tuple[str, str]] | None:
         """Lines of text files that hold one of these words, each with its path; None where nobody knows them all."""
         if self.mirror is None:
@@ -49,11 +66,17 @@ class Trees:
             return None
 
     async def has_other_settings(self, part: FilePatch, asked: Asked) -> bool:
+        old = part.old_path or part.path
         try:
-            sides = await self._read(self.base, part.old_path or part.path), await self._read(self.tree, part.path)
+            before, after = await self._read(self.base, old), await self._read(self.tree, part.path)
         except OutputTooLarge:
             return True
-        return self.mirror is None or has_other_settings(part.path, *sides, asked)
+        if self.mirror is None:
+            return True
+        if posixpath.basename(old) == posixpath.basename(part.path) and (old == part.path or not is_build_file(old)):
+            return has_other_settings(part.path, before, after, asked)
+        gone = holds_settings(old) and has_other_settings(old, before, None, asked)
+        return gone or (holds_settings(part.path) and has_other_settings(part.path, None, after, asked))
 
     async def _read(self, tree: str, path: str) -> bytes | None:
         if self.mirror is None:

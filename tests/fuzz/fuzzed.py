@@ -32,8 +32,10 @@ from envelope.errors import DecodeError
 from envelope.skills import BadLock, read_lock
 from orchestrator.batch.document import read_document
 from orchestrator.errors import MusterError
+from orchestrator.gating.build_files import BUILD_FILES
 from orchestrator.gating.diff import parts_of
 from orchestrator.gating.makefiles import text_that_goals_reach
+from orchestrator.gating.named_files import literals
 from orchestrator.gating.scripts import programs_in
 from orchestrator.gating.settings_of import READERS as SETTINGS
 from orchestrator.gating.settings_of import has_other_settings
@@ -151,8 +153,10 @@ class _Asked:
 
 
 def _settings(data: bytes) -> None:
-    for name in SETTINGS:
-        has_other_settings(name, data, b"", _Asked())
+    for name in (*SETTINGS, *(name.replace("*", "x") for one in BUILD_FILES for name in one.names)):
+        has_other_settings(name, data, b"-", _Asked())
+    for name in ("jest.config.js", ".mocharc.yml", "bunfig.toml", ".rspec"):
+        literals(name, _text(data))
     text_that_goals_reach(_text(data), ["test"])
     programs_in([_text(data)])
 

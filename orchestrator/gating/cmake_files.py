@@ -1,0 +1,144 @@
+"""What of a CMake file counts for tests: all but plain lists of the product's own sources, and versions. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .names import is_test_file
+
+_TOKEN = re.compile(
+    r"""(?P<blank>[\s;]++) | (?P<bracket>\#?\[(?P<mark>=*+)\[) | (?P<comment>\#[^\n]*+)
+      | "(?P<quoted>(?:[^"\\]|\\.)*+)" | (?P<paren>[()]) | (?P<plain>(?:[^\s;()\#"\\]|\\.)++)""",
+    re.VERBOSE | re.DOTALL,
+)
+_NAME = re.compile(r"[A-Za-z_]\w*+")
+_SOURCE = re.compile(
+    r"[\w./+-]+\.(?:c|cc|cpp|cxx|c\+\+|C|m|mm|h|hh|hpp|hxx|h\+\+|inl|ipp|tpp|cu|cuh|s|S|asm|f|f90|F90|for|swift|proto|ui|qrc|rc)"
+)
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_VERSION = re.compile(r"\d[\d.]*")
+# They make a target of sources; or may name one, and run nothing of it.
+_WITH_SOURCES = frozenset(("add_library", "add_executable", "target_sources"))
+_HARMLESS = frozenset(
+    (
+        *("target_link_libraries", "target_include_directories", "target_compile_definitions", "install", "export"),
+        *("target_compile_features", "target_compile_options", "target_link_options", "set_target_properties"),
+        *("target_precompile_headers", "target_link_directories", "source_group", "add_dependencies", "project"),
+        *("message", "add_subdirectory", "find_package", "include", "option", "if", "elseif", "else", "endif"),
+        *("set", "list", "cmake_minimum_required", "configure_file", "include_directories"),
+    )
+)
+
+
+class BadCMake(ValueError):
+    """No such file as CMake would read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    name: str
+    given: tuple[str, ...]
+
+
+def what_counts(text: str) -> list[tuple[str, ...]]:
+    """Comparable. Sources of a target that a test may run are kept, and so are those that are tests by their names.
+
+    >>> before = what_counts("add_library(calc calc.c) # of numbers")
+    >>> before == what_counts("add_library(calc calc.c more.c)"), before == what_counts("add_library(calc ${X})")
+    (True, False)
+    """
+    commands = _read(text)
+    used = Counter(word for one in commands for word in _targets_used(one))
+    mentions, listed = Counter[str](), Counter[str]()
+    for one in commands:
+        names = Counter(name for word in one.given for name in _VARIABLE.findall(word))
+        mentions.update(names)
+        if _is_product(one, used):
+            listed.update(names)
+    products = {name for name, count in listed.items() if count == mentions[name]}
+    return [_without_sources(one, used, products) for one in commands]
+
+
+def named_by_tests(text: str) -> list[str]:
+    """What commands about tests name beside sources, a script to run say; and files that are included."""
+    try:
+        commands = _read(text)
+    except BadCMake:
+        return []
+    wanted = [
+        one for one in commands if one.name == "include" or ("test" in one.name and one.name not in _WITH_SOURCES)
+    ]
+    return [word for one in wanted for word in one.given if not _is_source(word)]
+
+
+def _read(text: str) -> list[_Command]:
+    found: list[_Command] = []
+    name, given, depth, at = "", list[str](), 0, 0
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if token is None:
+            raise BadCMake(f"at {at}")
+        at = token.end()
+        word = token["quoted"] if token["quoted"] is not None else token["plain"]
+        if token["bracket"]:
+            end = text.find(f"]{token['mark']}]", at)
+            if end < 0:
+                raise BadCMake("a bracket that is not closed")
+            word = None if token["bracket"].startswith("#") else text[at:end]
+            at = end + len(token["mark"]) + 2
+        if token["paren"]:
+            depth += 1 if token["paren"] == "(" else -1
+            if depth < 0 or (depth == 1 and not name):
+                raise BadCMake("a parenthesis without its command")
+            if depth == 0:
+                found.append(_Command(name.lower(), tuple(given)))
+                name, given = "", []
+            elif (depth, token["paren"]) != (1, "("):
+                given.append(token["paren"])
+        elif word is not None and depth:
+            given.append(word)
+        elif word is not None:
+            if name or not _NAME.fullmatch(word):
+                raise BadCMake("a word outside of a command")
+            name = word
+    if depth or name:
+        raise BadCMake("a command that is not closed")
+    projects = {one.given[0] for one in found if one.name == "project" and one.given}
+    if len(projects) != 1:
+        return found
+    own = projects.pop()
+    return [_Command(one.name, tuple(word.replace("${PROJECT_NAME}", own) for word in one.given)) for one in found]
+
+
+def _targets_used(command: _Command) -> Sequence[str]:
+    """Words that may be targets, of which the command may run or register something."""
+    if command.name in _WITH_SOURCES or command.name in _HARMLESS:
+        return ()
+    return [part for word in command.given for part in re.split(r"[\s:<>;,]+", word)]
+
+
+def _is_product(command: _Command, used: Mapping[str, int]) -> bool:
+    target = command.given[0] if command.given else ""
+    is_plain = re.fullmatch(r"[\w.+-]+", target) is not None
+    looks_like_tests = re.search("test|spec|bench|check", target, re.IGNORECASE) is not None
+    return command.name in _WITH_SOURCES and is_plain and not looks_like_tests and not used.get(target)
+
+
+def _without_sources(command: _Command, used: Mapping[str, int], products: set[str]) -> tuple[str, ...]:
+    name, given = command.name, command.given
+    if name in ("project", "find_package"):
+        return (name, *(word for word in given if not _VERSION.fullmatch(word)))
+    first = 2 if name == "list" and given[:1] == ("APPEND",) else 1
+    is_list = name == "set" or first == 2
+    if _is_product(command, used) or (is_list and len(given) >= first and given[first - 1] in products):
+        return (name, *given[:first], *(word for word in given[first:] if not _is_source(word)))
+    return (name, *given)
+
+
+def _is_source(word: str) -> bool:
+    path = re.sub(r"^\$\{(?:CMAKE_CURRENT_SOURCE_DIR|PROJECT_SOURCE_DIR|CMAKE_SOURCE_DIR)\}/", "", word)
+    return _SOURCE.fullmatch(path) is not None and not is_test_file(posixpath.normpath(path))
