@@ -13,10 +13,11 @@ from orchestrator.gating.change import inspect
 from orchestrator.gating.commands import roots_in
 from orchestrator.gating.diff import joined, parts_of, without
 from orchestrator.gating.makefiles import what_goals_reach
-from orchestrator.gating.names import is_gate_file, is_test_file, shadows
+from orchestrator.gating.names import is_gate_file, is_test_file
 from orchestrator.gating.runner_access import RunnerAccess, runner_access
 from orchestrator.gating.scripts import ANYTHING, invoked_by, programs_in
 from orchestrator.gating.settings_of import has_other_settings
+from orchestrator.gating.shadows import ImportRoots, shadowed
 from orchestrator.gating.trees import Trees
 from repo.mirror import Mirror
 
@@ -62,14 +63,15 @@ def test_settings_of_runners_belong_to_the_gate(path: str):
     ("path", "is_one"),
     [("pytest.py", True), ("pytest/__init__.py", True), ("_pytest/main.py", False), ("src/unittest.py", True),
      ("tests/json.py", True), ("app/json.py", False), ("json.txt", False), ("calc.py", False),
-     ("tests/__init__.py", False), ("sub/pytest.py", False)],
+     ("tests/__init__.py", False), ("sub/pytest.py", False), ("pluggy", False), ("__init__.py", False),
+     ("pytest/__init__.cpython-311-x86_64-linux-gnu.so", True), ("pluggy.pyc", True), ("json.abi3.so", True)],
 )  # fmt: skip
 def test_a_new_module_may_stand_in_the_place_of_a_runners(path: str, is_one: bool):
-    assert shadows(path) is is_one
+    assert bool(shadowed(path)) is is_one
 
 
 def test_the_gates_own_folder_is_one_that_modules_are_loaded_from():
-    assert shadows("sub/pytest.py", "sub")
+    assert shadowed("sub/pytest.py", ImportRoots(frozenset({"sub"})))
 
 
 INI = "[tool.pytest.ini_options]\n"
@@ -375,6 +377,57 @@ async def test_an_edited_gate_is_an_objection(diff: bytes, rules: GateRules, nam
 
     assert (objection.code, objection.names) == ("gate_edited", (named,))
     assert "may_edit" in objection.hint
+
+
+LINK, OTHER = "new file mode 120000\n", "new file mode 160000\n"
+CHANGED_LINK = edit("src", "-a", "+b").replace(b"src\n---", b"src\nindex 1234567..89abcde 120000\n---")
+MOVED = b"diff --git a/a/eng b/pluggy\nsimilarity index 100%\nrename from a/eng\nrename to pluggy\n"
+
+
+@pytest.mark.parametrize(
+    ("diff", "why"),
+    [
+        (edit("pluggy", "+a/eng", status=LINK), "in the place of pluggy"),
+        (edit("json", f"+Subproject commit {'1' * 40}", status=OTHER), "in the place of json"),
+        (edit("tests/numpy.py", "+a/eng", status=LINK), "in the place of numpy"),
+        (edit("lib/google", "+a/eng", status=LINK), "in the place of google"),
+        (MOVED, "in the place of pluggy"),
+        (edit("src", "+a/eng", status=LINK), "a link where modules are loaded from"),
+        (edit("deep", "+a/eng", status=LINK), "a link where modules are loaded from"),
+        (CHANGED_LINK, "a link where modules are loaded from"),
+        (edit("numpy/__init__.py", "+", status="new file mode 100644\n"), "in the place of numpy"),
+        (edit("google/protobuf/__init__.py", "+", status="new file mode 100644\n"), "in the place of google.protobuf"),
+        (edit("pluggy", "+a/eng", status="new file mode 100644\n"), ""),
+        (edit("numpy/linalg.py", "+", status="new file mode 100644\n"), ""),
+        (edit("app/numpy", "+a/eng", status=LINK), ""),
+        (edit("srcs", "+a/eng", status=LINK), ""),
+        (edit("google/protobufs.py", "+", status="new file mode 100644\n"), ""),
+        (edit("google/more.py", "+", status="new file mode 100644\n"), ""),
+        (edit("numpy.py", "-a", "+b"), ""),
+    ],
+)
+async def test_a_link_is_the_module_that_its_name_says_and_what_was_loaded_on_the_base_has_its_place(diff, why):
+    found = await inspect(
+        diff, NO_MIRROR, commands=["cd deep/down && python -m pytest"], subpath="", rules=GateRules(), scope=(),
+        libraries=["numpy", "google.protobuf"],
+    )  # fmt: skip
+
+    told = [(one.code, one.message.rpartition("(")[2].removesuffix(")")) for one in found.objections]
+    assert told == ([("gate_edited", why)] if why else [])
+
+
+async def test_very_many_files_in_very_deep_folders_take_no_time():
+    deep = "/".join("a" * 1500)
+    new = "new file mode 100644\n"
+    diff = b"".join(
+        edit(f"{deep}/{number}/{name}.py", "+", status=new) for number in range(200) for name in ("__init__", "test_x")
+    )
+    began_s = time.monotonic()
+
+    await inspect(diff + edit("x", "+y", status=LINK), NO_MIRROR, commands=["pytest"], subpath="", rules=GateRules(),
+                  scope=(), libraries=[f"lib{number}" for number in range(500)])  # fmt: skip
+
+    assert time.monotonic() - began_s < 10
 
 
 async def test_a_person_may_let_a_file_of_the_gate_be_edited():
