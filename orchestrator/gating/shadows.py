@@ -4,6 +4,7 @@ library that the base's run had loaded."""
 from __future__ import annotations
 
 import posixpath
+import re
 import sys
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
@@ -29,7 +30,12 @@ RUNNER_MODULES = frozenset(
 )
 MAX_DEPTH = 8  # of a module's name in the namespaces of others
 # Where pytest is told what to put on Python's path, and where projects do so themselves.
-PATH_SETTINGS = ("pyproject.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg")
+PATH_SETTINGS = (
+    *("pyproject.toml", "pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg"),
+)
+PATH_WORDS = ("sys.path", "syspath_prepend", "addsitedir")
+MAX_LINES = 2000  # of a file that changes the path
+_QUOTED = re.compile(r"[\"']([\w./ -]{1,200})[\"']")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +119,7 @@ async def in_place_of_others(
     candidates = (name for path in (*new, *loose) for _, name in _names(path, is_link=False))
     if not links and taken.isdisjoint(candidates):
         return {}
-    named = {*IMPORT_ROOTS, subpath, *await _import_roots(base, trees, texts=texts, subpath=subpath)}
+    named = await _import_roots(base, trees, texts=texts, subpath=subpath, packages=before.packages)
     taken = _taken(_not_own(libraries, {*base}, named))
     roots = ImportRoots(frozenset({*named, *after.found}), after.packages)
     in_order = sorted(f"{root}/" for root in roots.named)
@@ -148,10 +154,10 @@ class _TestRoots:
         return root
 
 
-def _leads_to_one(link: str, roots: Sequence[str]) -> bool:
-    """Is it one of these, or above one? They are in order, each with a slash behind it."""
-    at = bisect_left(roots, f"{link}/")
-    return at < len(roots) and roots[at].startswith(f"{link}/")
+def _leads_to_one(folder: str, paths: Sequence[str]) -> bool:
+    """Is one of these in it? They are in order; a folder among them has a slash behind it."""
+    at = bisect_left(paths, f"{folder}/")
+    return at < len(paths) and paths[at].startswith(f"{folder}/")
 
 
 def _not_own(libraries: Collection[str], base: Collection[str], roots: Collection[str]) -> set[str]:
@@ -171,16 +177,44 @@ def _place(path: str) -> str:
     return posixpath.dirname(folder) if posixpath.splitext(name)[0] in ("__init__", "__main__") else folder
 
 
-async def _import_roots(base: Sequence[str], trees: Trees, *, texts: Sequence[str], subpath: str) -> set[str]:
-    """Folders that Python loads modules from, as far as commands and settings say so; with a `conftest.py` that changes
-    the path itself its own folder, and those below."""
-    found = roots_in(texts, subpath)
+async def _import_roots(
+    base: Sequence[str], trees: Trees, *, texts: Sequence[str], subpath: str, packages: Collection[str]
+) -> set[str]:
+    """Folders that Python loads modules from, as far as commands, settings and code say so, also through links; with a
+    `conftest.py` that changes the path itself its own folder, and those below."""
+    found = {*IMPORT_ROOTS, subpath, *roots_in(texts, subpath)}
+    folders, files = {posixpath.dirname(path) for path in base}, sorted(base)
     for path in base:
         folder, name = posixpath.split(path)
         text = (await trees.text(path) or "") if name in (*PATH_SETTINGS, "conftest.py") else ""
         if name in PATH_SETTINGS:
             found |= roots_in([text], folder)
-        elif "sys.path" in text or "syspath" in text:
-            inside = {posixpath.dirname(one) for one in base if one.startswith(f"{folder}/" if folder else "")}
-            found |= {folder, *inside}
+        elif name == "manage.py":  # pytest-django puts its folder there
+            found.add(folder)
+        elif any(word in text for word in PATH_WORDS):
+            found |= {folder, *(one for one in folders if one.startswith(f"{folder}/" if folder else ""))}
+            found |= _roots_said(text.split("\n"), folder, files, packages)
+    said: dict[str, list[str]] = {}
+    for path, line in await trees.lines_with(PATH_WORDS) or ():
+        said.setdefault(path, []).append(line)
+    for path, lines in said.items():
+        if path.endswith(".py"):
+            found |= _roots_said(lines, posixpath.dirname(path), files, packages)
+    for link, place in (await trees.links()).items():
+        inside = [root for root in found if f"{root}/".startswith(f"{link}/")]
+        found |= {posixpath.normpath(place + root[len(link) :]) for root in inside}
     return found
+
+
+def _roots_said(lines: Sequence[str], folder: str, files: Sequence[str], packages: Collection[str]) -> set[str]:
+    """Of code in `folder` that changes Python's path: this one and those above it, unless they are packages, and those
+    that it names. Of the folders above no more than a few."""
+    near = [folder]
+    while near[-1] and len(near) < MAX_DEPTH:
+        near.append(posixpath.dirname(near[-1]))
+    tails: set[str] = set()
+    for line in lines[:MAX_LINES]:
+        words = [word.strip("./") for word in _QUOTED.findall(line)]
+        tails |= {*words, "/".join(filter(None, words))} - {""}
+    named = {posixpath.join(one, tail) for one in near for tail in tails}
+    return {one for one in near if one not in packages} | {one for one in named if _leads_to_one(one, files)}

@@ -210,7 +210,7 @@ async def test_a_plugin_may_be_edited_where_the_hint_says_so(python: Path, tmp_p
 # Nobody sees in the commands or the settings that modules are loaded from there.
 HIDDEN_ROOT = {
     **OF_HAMLIB,
-    "calc/__init__.py": "import os, sys\nsys.path.insert(0, os.path.dirname(__file__) + '/deps')\n",
+    "calc/__init__.py": "import os, sys as s\ns.path.insert(0, os.path.dirname(__file__) + '/deps')\n",
 }
 
 

@@ -420,14 +420,14 @@ async def test_very_many_files_in_very_deep_folders_take_no_time():
     deep = "/".join("a" * 1500)
     new = "new file mode 100644\n"
     diff = b"".join(
-        edit(f"{deep}/{number}/{name}.py", "+", status=new) for number in range(200) for name in ("__init__", "test_x")
+        edit(f"{deep}/{number}/{name}.py", "+", status=new) for number in range(60) for name in ("__init__", "test_x")
     )
-    began_s = time.monotonic()
+    began_s = time.process_time()
 
     await inspect(diff + edit("x", "+y", status=LINK), NO_MIRROR, commands=["pytest"], subpath="", rules=GateRules(),
                   scope=(), libraries=[f"lib{number}" for number in range(500)])  # fmt: skip
 
-    assert time.monotonic() - began_s < 10
+    assert time.process_time() - began_s < 3
 
 
 async def test_a_person_may_let_a_file_of_the_gate_be_edited():
@@ -628,6 +628,63 @@ async def test_a_file_that_tests_stand_in_is_no_script_where_a_command_names_it(
     )  # fmt: skip
 
     assert [name for objection in inspection.objections for name in objection.names] == list(gate)
+
+
+INSERTS = "import sys\nsys.path.insert(0, {})\n"
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "is_one"),
+    [
+        ({"pytest.toml": "[pytest]\npythonpath = ['deps']\n"}, "deps/numpy.py", True),
+        ({"setup.cfg": "[tool:pytest]\npython_paths = deps more\n"}, "more/numpy.py", True),
+        (
+            {"tox.ini": "[testenv]\nsetenv =\n    PYTHONPATH = {toxinidir}/deps:{env:PYTHONPATH}\n"},
+            "deps/numpy.py",
+            True,
+        ),
+        ({"run.sh": "export PYTHONPATH=$PWD/deps:$PYTHONPATH\npytest\n"}, "deps/numpy.py", True),
+        ({"run.sh": "PYTHONPATH=${HERE}/deps pytest\n"}, "deps/numpy.py", True),
+        ({"tests/conftest.py": INSERTS.format("'deps/lib'")}, "deps/lib/numpy.py", True),
+        ({"tests/conftest.py": INSERTS.format("os.path.join(HERE, '..', 'deps')")}, "deps/numpy.py", True),
+        ({"a/tests/conftest.py": INSERTS.format("str(HERE.parent)")}, "a/numpy.py", True),
+        ({"tests/test_a.py": INSERTS.format("os.path.dirname(__file__) + '/../deps'")}, "deps/numpy.py", True),
+        ({"tests/test_a.py": "import sys\nTEXT = 'deps'\n"}, "deps/numpy.py", False),
+        ({"backend/manage.py": "import django\n"}, "backend/numpy.py", True),
+        ({"checks/test_a.py": ""}, "checks/numpy.py", True),
+        ({"app/__init__.py": "", "app/test_a.py": ""}, "app/numpy.py", False),
+        ({"src": "-> real/src"}, "real/src/numpy.py", True),
+        ({"pytest.ini": "[pytest]\npythonpath = up/lib\n", "up": "-> real"}, "real/lib/numpy.py", True),
+        ({"a": "-> real"}, "real/numpy.py", False),
+        ({"checks/__init__.py": "", "checks/test_a.py": "", "checks/numpy.py": ""}, "-checks/__init__.py", True),
+        ({"numpy.py": "", "deps/x.py": ""}, "src/numpy.py", False),  # the project is that library itself
+    ],
+)
+async def test_folders_that_modules_are_loaded_from_are_found(base: dict[str, str], new: str, is_one: bool, tmp_path):
+    git(tmp_path, "init", "-q")
+    for name, text in {"deps/lib/a.txt": "", "more/in/a.txt": "", "run.sh": "pytest\n", **base}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        if text.startswith("-> "):
+            (tmp_path / name).symlink_to(text[3:])
+        else:
+            (tmp_path / name).write_text(text)
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "base")
+    if new.startswith("-"):
+        (tmp_path / new[1:]).unlink()
+    else:
+        (tmp_path / new).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / new).write_text("x = 1\n")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "change")
+    trees = Trees(Mirror(tmp_path / ".git"), "HEAD^", "HEAD")
+
+    found = await inspect(
+        git(tmp_path, "diff", "--full-index", "HEAD^", "HEAD"), trees, commands=["sh run.sh"], subpath="",
+        rules=GateRules(), scope=("edit:**",), libraries=["numpy"],
+    )  # fmt: skip
+
+    assert [one.names for one in found.objections] == ([(new.removeprefix("-"),)] if is_one else [])
 
 
 @pytest.mark.parametrize(

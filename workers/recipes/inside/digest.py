@@ -223,7 +223,7 @@ class Session:
     def registered(self, plugins: list[Any]) -> None:
         """Each is a module, or an object of a class that stands in one."""
         for plugin in plugins:
-            module = plugin if is_a(plugin, types.ModuleType) else sys.modules.get(home_of(plugin))
+            module = plugin if is_a(plugin, types.ModuleType) else sys.modules.get(str(home_of(plugin)))
             self._plugin_files.update(filter(None, [self.files.path(fields(module).get("__file__"))]))
 
     def _look_at_loaded(self) -> None:
