@@ -80,8 +80,10 @@ class CodeDigest(Wire):
 
     `tests`: by `path::Class::name`. `code`: by path and name, of other code in files of tests, and of helpers that
     assert. `runner`: by module. `changed`: what became another while tests ran, in words. `plugins`: who has a part in
-    deciding. `files`: which of the workspace's files make up the tests. `failed` and `passed`: how many did, as heard
-    there; of unittest no more than how many failed.
+    deciding. `files`: which of the workspace's files make up the tests, `plugin_files` which are the runner's plugins.
+    `libraries`: modules that were loaded from elsewhere and are none of Python's own, each by the shortest name that
+    has a place of its own; `modules`: those from the workspace, but for tests. `failed` and `passed`: how many did, as
+    heard there; of unittest no more than how many failed.
     """
 
     tests: Mapping[str, str] = {}
@@ -90,6 +92,9 @@ class CodeDigest(Wire):
     changed: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    plugin_files: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
     failed: int = 0
     passed: int | None = None
 

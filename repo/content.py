@@ -35,6 +35,17 @@ async def blobs_of(git_dir: Path, commit: str) -> dict[str, str]:
     }
 
 
+async def links_of(git_dir: Path, tree: str, *, max_bytes: int) -> dict[str, str]:
+    """Paths of its symbolic links, and what stands in each; `OutputTooLarge` for more than `max_bytes` of that."""
+    ask = ("ls-tree", "-r", "-z", "--full-tree", tree)
+    listed = await git(*ask, git_dir=git_dir, max_stdout_bytes=MAX_LISTING_BYTES)
+    entries = [entry.split(b"\t", 1) for entry in listed.fields]
+    found = [(path, attributes.split()) for attributes, path in entries if is_utf8(path)]
+    links = {path.decode(): words[2].decode() for path, words in found if words[0] == b"120000"}
+    targets = await contents_of(git_dir, list(links.values()), max_bytes=max_bytes)
+    return {path: target.decode("utf-8", "replace") for path, target in zip(links, targets, strict=True)}
+
+
 async def ids_at(git_dir: Path, tree: str, paths: Sequence[str]) -> list[str]:
     """git's id of what `tree` (a commit or tree id) has at each path, in their order; empty where it has nothing.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from envelope.gate import GateObjection, GateRules, TestFileChange
@@ -12,26 +12,24 @@ from envelope.pattern import match
 from envelope.scope import split
 
 from .build_files import is_beside, is_build_file, is_read
-from .commands import roots_in
 from .diff import FilePatch, parts_of
 from .lost_tests import Grants
 from .makefiles import MAKEFILES
 from .named_files import named_by_settings
-from .names import CHECKERS, TEST_FOLDERS, checkers_of, in_quotes, is_gate_file, is_installed, is_test_file, shadows
+from .names import CHECKERS, TEST_FOLDERS, checkers_of, in_quotes, is_gate_file, is_installed, is_test_file
 from .runner_access import RunnerAccess, is_suspicious, runner_access, runs_its_texts
 from .scripts import ANYTHING, READ_BY, UNCLEAR, Invoked, invoked_by, programs_in
 from .settings_of import PYTEST_INI, holds_settings
+from .shadows import PATH_SETTINGS, in_place_of_others
 from .text import listed
 from .trees import Trees
 
 MAX_ASKED = 10  # lines in a note
 MAX_HINTED = 5  # files that a hint names; a pattern for more is a person's to choose
-# Where pytest is told what to put on Python's path, and where projects do so themselves.
 _ADDOPTS = re.compile(r"\baddopts\b[^\n]*(?:\n[ \t\]]+[^\n]*)*")
 _VERSION = re.compile(r"\b(?:v\d+\.|\d+\.\d+\.)[\w.+-]+")
 # Programs that run what a repository's files say: which others that are cannot be told without them.
 LEADS_ON = frozenset((*READ_BY, *UNCLEAR, "sh", "bash", "zsh", "docker", "podman", "compose"))
-PATH_SETTINGS = ("pyproject.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +60,12 @@ async def inspect(
     scope: Sequence[str],
     found: Collection[str] = (),
     collected: Collection[str] = (),
+    libraries: Collection[str] = (),
+    plugins: Collection[str] = (),
 ) -> Inspection:
-    """Judge the change by what it touches, before it runs. `scope` are the goal's `edit` grants; `found` files that are
-    tests, or are read by them, by what the base's run did; `collected` those of them that tests stand in."""
+    """Judge the change by what it touches, before it runs. `scope` are the goal's `edit` grants. What the base's run
+    did: `found` are files that are tests, or are read by them, `collected` those of them that tests stand in,
+    `libraries` what was loaded from elsewhere, and `plugins` the project's files that are plugins of the runner."""
     parts = parts_of(diff)
     paths = await trees.paths() if found else []
     folders = _folders_of_tests(found, paths, rules)
@@ -75,7 +76,13 @@ async def inspect(
         or any(path in found for path in part.paths)
         or (part.status != "M" and posixpath.dirname(part.path) in folders)
     ]
-    edited = await _gate_files(parts, trees, commands=commands, subpath=subpath, rules=rules, collected=collected)
+    edited = await _gate_files(
+        parts, trees, commands=commands, subpath=subpath, rules=rules, collected=collected, libraries=libraries
+    )
+    of_tests = {path for part in tests for path in part.paths}
+    for part in parts:
+        if not _may_edit(part, rules) and any(path in plugins and path not in of_tests for path in part.paths):
+            edited.setdefault(part.path, "a plugin of the runner")
     strict = runs_its_texts(parts)
     accesses = [await _runner_access(part, trees, strict=strict) for part in parts if not _may_edit(part, rules)]
     asked = [line for one in accesses for line in one.asked]
@@ -145,8 +152,9 @@ async def _gate_files(
     subpath: str,
     rules: GateRules,
     collected: Collection[str],
-) -> list[str]:
-    """Edited files that belong to the gate, sorted."""
+    libraries: Collection[str],
+) -> dict[str, str]:
+    """Edited files that belong to the gate; some with a word that says why."""
 
     def is_test(path: str) -> bool:
         return path in collected or is_test_file(path, rules.tests)
@@ -158,8 +166,9 @@ async def _gate_files(
         invoked = replace(ANYTHING, scripts=invoked.scripts, texts=invoked.texts)
     elif any(holds_settings(path) or checkers_of(path) for path in changed):
         invoked = await _with_what_tests_run(invoked, base, trees)
-    in_place = await _in_a_runners_place(parts, base, trees, texts=invoked.texts, subpath=subpath)
-    found = {part.path for part in parts if part.path in in_place and not _may_edit(part, rules)}
+    in_place = await in_place_of_others(
+        parts, base, trees, texts=invoked.texts, subpath=subpath, collected=collected, libraries=libraries
+    )
     known = {*changed, *base}
     named = await named_by_settings(
         base, trees, scripts=invoked.scripts, texts=invoked.texts, subpath=subpath, runs=invoked.runs
@@ -169,15 +178,19 @@ async def _gate_files(
         is_named = path in named and not is_test(path) and not holds_settings(path)
         return is_named or is_installed(path) or is_beside(path, known, invoked.runs)
 
+    found: dict[str, str] = {}
     for part in parts:
-        if part.path not in found and not _may_edit(part, rules):
-            is_gate = any(_is_protected(path, subpath, rules) or is_of_a_tool(path) for path in part.paths)
-            if not is_gate and trees.mirror is None and all(map(is_build_file, part.paths)):
-                is_gate = not _is_tests_own(part, is_test) and _may_lead_elsewhere(part, commands)
-            elif not is_gate and not _is_tests_own(part, is_test):
-                is_gate = await _is_of_gate(part, invoked, trees)
-            found |= {part.path} if is_gate else set()
-    return sorted(found)
+        if _may_edit(part, rules):
+            continue
+        is_gate = part.path in in_place
+        is_gate |= any(_is_protected(path, subpath, rules) or is_of_a_tool(path) for path in part.paths)
+        if not is_gate and trees.mirror is None and all(map(is_build_file, part.paths)):
+            is_gate = not _is_tests_own(part, is_test) and _may_lead_elsewhere(part, commands)
+        elif not is_gate and not _is_tests_own(part, is_test):
+            is_gate = await _is_of_gate(part, invoked, trees)
+        if is_gate:
+            found[part.path] = in_place.get(part.path, "")
+    return found
 
 
 def _is_tests_own(part: FilePatch, is_test: Callable[[str], bool]) -> bool:
@@ -223,54 +236,18 @@ async def _with_what_tests_run(invoked: Invoked, base: Sequence[str], trees: Tre
     return replace(invoked, words=invoked.words | programs_in(told))
 
 
-async def _in_a_runners_place(
-    parts: Sequence[FilePatch], base: Sequence[str], trees: Trees, *, texts: Sequence[str], subpath: str
-) -> set[str]:
-    """New files that Python would load instead of a runner's module, and files whose going makes it load one."""
-    new = [part.path for part in parts if part.status in ("A", "R")]
-    gone = {path for part in parts for path in part.paths} - {part.path for part in parts if part.status != "D"}
-    files = {*base, *new} - gone
-    # a folder that is no package any more is one that modules are loaded from
-    opened = {posixpath.dirname(path): path for path in gone if posixpath.basename(path) == "__init__.py"}
-    loose = [path for path in files if _place(path) in opened]
-    packages = {posixpath.dirname(path) for path in files if posixpath.basename(path) == "__init__.py"}
-    if not any(shadows(path, subpath, roots=[_place(path)]) for path in (*new, *loose)):
-        return set()
-    roots = await _import_roots(base, trees, texts=texts, subpath=subpath)
-    found = {path for path in new if shadows(path, subpath, packages=packages, roots=roots)}
-    return found | {opened[_place(path)] for path in loose if shadows(path, subpath, packages=packages, roots=roots)}
-
-
-def _place(path: str) -> str:
-    """The folder of a module, and of a package the one that it is in."""
-    folder, name = posixpath.split(path)
-    return posixpath.dirname(folder) if posixpath.splitext(name)[0] in ("__init__", "__main__") else folder
-
-
-async def _import_roots(base: Sequence[str], trees: Trees, *, texts: Sequence[str], subpath: str) -> set[str]:
-    """Folders that Python loads modules from, as far as commands and settings say so; with a `conftest.py` that changes
-    the path itself its own folder, and those below."""
-    found = roots_in(texts, subpath)
-    for path in base:
-        folder, name = posixpath.split(path)
-        text = (await trees.text(path) or "") if name in (*PATH_SETTINGS, "conftest.py") else ""
-        if name in PATH_SETTINGS:
-            found |= roots_in([text], folder)
-        elif "sys.path" in text or "syspath" in text:
-            inside = {posixpath.dirname(one) for one in base if one.startswith(f"{folder}/" if folder else "")}
-            found |= {folder, *inside}
-    return found
-
-
 def _is_protected(path: str, subpath: str, rules: GateRules) -> bool:
     reports = [posixpath.normpath(posixpath.join(subpath, rules.junit))] if rules.junit else []
     return any(match(pattern, path) for pattern in (*rules.protect, *reports))
 
 
-def _edited(paths: Sequence[str], rules: GateRules) -> list[GateObjection]:
-    if not paths:
+def _edited(found: Mapping[str, str], rules: GateRules) -> list[GateObjection]:
+    """`found`: paths, some with a word that says why."""
+    if not found:
         return []
-    message = f"the change edits the gate itself: {listed(paths)}"
+    paths = sorted(found)
+    told = [f"{path} ({why})" if (why := found[path]) else path for path in paths]
+    message = f"the change edits the gate itself: {listed(told)}"
     hint = _may_edit_hint("if the goal is to change it", paths, rules)
     return [GateObjection.of("gate_edited", message, hint, paths)]
 

@@ -42,8 +42,10 @@ _SWITCH_OR_NUMBER = re.compile(r"-.*|\d+[smhd]?|\w+=.*")
 # Where a folder becomes one that Python loads modules from, in commands and in pytest's settings.
 _ROOT = re.compile(
     r"(?:\bcd|--start-directory|--top-level-directory|\s-[st])[ =]+([\w./@%+][\w./@%+-]*)"
-    r"|\bPYTHONPATH=[\"']?([^\s\"']+)|\bpythonpath[\"']?\s*[=:]\s*(\[[^\]]{0,2000}\]|[^\n]*(?:\n[ \t]+[^\n]*)*)"
+    r"|\bPYTHONPATH[\"']?[ \t]*[:?+]?[=:][ \t]*[\"']?([^\s\"']+)"
+    r"|\bpython_?paths?[\"']?\s*[=:]\s*(\[[^\]]{0,2000}\]|[^\n]*(?:\n[ \t]+[^\n]*)*)"
 )
+_HERE = re.compile(r"(?:\$\{?\w+\}?|\$\(\w+\)|\{\w+\})/")  # a variable that most often is the folder itself
 _MAKE = re.compile(r"(?<![\w./-])g?make(?![\w.-])")
 _NO_COMMAND = re.compile(r"(?:^|[ \t])#.*$|^\[.*\]$", re.MULTILINE)  # comments, and headings of settings
 _MAKE_ITSELF = re.compile(r"\$[({]MAKE[)}]")
@@ -116,7 +118,8 @@ def roots_in(texts: Iterable[str], folder: str) -> set[str]:
     for text in texts:
         for match in _ROOT.finditer(text):
             named = next(filter(None, match.groups()), "")
-            found |= {posixpath.normpath(posixpath.join(folder, one)) for one in _SEVERAL.split(named) if one}
+            places = [_HERE.sub("", one) if _HERE.match(one) else one for one in _SEVERAL.split(named)]
+            found |= {posixpath.normpath(posixpath.join(folder, one)) for one in places if one}
         for words in _simple_commands(_only_with(_PYTHON_OR_UNITTEST, without_files_read(text))):
             program, given = _program_of(words)
             paths = [posixpath.normpath(posixpath.join(folder, word)) for word in given if not word.startswith("-")]

@@ -93,6 +93,8 @@ def _others(old: CodeDigest, new: CodeDigest, touched: Collection[str]) -> Itera
         # tests that a change edits are granted, or it has to do without them
         if not (path in touched and is_test_file(path)):
             yield plugin
+    for name in sorted(set(old.libraries).intersection(new.modules).difference(new.libraries)):
+        yield f"the module {name}"
     yield from _differing(old.runner, new.runner)
 
 
@@ -112,6 +114,16 @@ def found_tests(before: Sequence[RecipeStep]) -> frozenset[str]:
 def collected_in(before: Sequence[RecipeStep]) -> frozenset[str]:
     """Those of them that a runner took tests from."""
     return frozenset(name.partition("::")[0] for step in before if step.digest for name in step.digest.tests)
+
+
+def libraries_of(before: Sequence[RecipeStep]) -> frozenset[str]:
+    """Modules that the base's run had loaded, and that are none of the project's files."""
+    return frozenset(name for step in before if step.digest for name in step.digest.libraries)
+
+
+def plugins_of(before: Sequence[RecipeStep]) -> frozenset[str]:
+    """Files of the project that were plugins of the runner, whether or not they did anything."""
+    return frozenset(path for step in before if step.digest for path in step.digest.plugin_files)
 
 
 def control_notes(steps: Sequence[RecipeStep]) -> list[str]:

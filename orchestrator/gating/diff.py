@@ -23,6 +23,7 @@ _HEADERS = re.compile(
 _BINARY = re.compile(
     rb"GIT binary patch\n(?:(?:literal|delta) \d+\n(?:[A-Za-z][0-9A-Za-z!#$%&()*+;<=>?@^_`{|}~-]+\n)*\n){1,2}"
 )
+LINKS = ("120000", "160000")
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)")
 _QUOTED = re.compile(rb'"((?:[^"\\\x00-\x1f\x7f]|\\(?:[0-3][0-7]{2}|["\\abfnrtv]))*)"')
 _PLAIN = re.compile(rb'[^"\\\x00-\x1f\x7f]+')
@@ -31,12 +32,19 @@ _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f
 
 @dataclass(frozen=True, slots=True)
 class FilePatch:
-    """One file's part. `status` is one of A M D R (a change of kind is a D and an A)."""
+    """One file's part. `status` is one of A M D R (a change of kind is a D and an A). `mode`: git's, after the change;
+    empty where the diff tells none, as of a file that is moved as it is."""
 
     path: str
     status: str
     old_path: str | None
     content: bytes
+    mode: str = ""
+
+    @property
+    def is_link(self) -> bool:
+        """A symbolic link or another repository: what stands there is elsewhere. What is moved untold may be one."""
+        return self.mode in LINKS or (self.status == "R" and not self.mode)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -120,7 +128,14 @@ def _part(content: bytes) -> FilePatch:
         raise _odd(content)
     if _sides(told) not in ((None, None), _sides_of(status, old, path)) or (body[:1] == b"@" and b"---" not in told):
         raise _odd(content)
-    return FilePatch(path, status, old if status == "R" else None, content)
+    return FilePatch(path, status, old if status == "R" else None, content, _mode(told))
+
+
+def _mode(told: Mapping[bytes, bytes]) -> str:
+    for key in (b"new file mode", b"new mode", b"deleted file mode"):
+        if key in told:
+            return told[key].decode()
+    return told.get(b"index", b"").partition(b" ")[2].decode()
 
 
 def _keyed(line: bytes) -> tuple[bytes, bytes]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from envelope.pattern import match
@@ -61,13 +60,6 @@ GATE_FILES = (
 TOOL_FOLDERS = frozenset(("node_modules", "venv", ".venv", "site-packages", ".tox", ".nox", ".cargo", ".mvn"))
 # What is said to be installed beside the code: Python's runners load the plugins that it names.
 METADATA = ("*.egg-info", "*.dist-info", "EGG-INFO")
-# Modules that Python's runners load before the first test. One in the workspace would be loaded in their place.
-RUNNER_MODULES = frozenset(
-    (
-        *("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments", "coverage", "pytest_cov", "xdist"),
-        *("execnet", "hypothesis", "_hypothesis_pytestplugin", "nose", "nose2", "tox", "nox", "exceptiongroup"),
-    )
-)
 IMPORT_ROOTS = frozenset(("", "src", "lib", "python"))
 
 
@@ -107,29 +99,9 @@ def checkers_of(path: str) -> tuple[str, ...]:
     return tuple(tool for tool, files in CHECKERS.items() if _named(name, files))
 
 
-def shadows(path: str, subpath: str = "", *, packages: Collection[str] = (), roots: Collection[str] = ()) -> bool:
-    """Would Python load this new file instead of a runner's module, or one of its own?
-
-    Where a folder of tests is a package (one of `packages`) its modules are loaded below its name, since pytest puts
-    the folder above it on the path; unless it is one of `roots`, which somebody puts there by name.
-
-    >>> shadows("pytest.py"), shadows("tests/unittest/__init__.py"), shadows("src/app/json.py")
-    (True, True, False)
-    >>> shadows("tests/json/__init__.py", packages=["tests", "tests/json"])
-    False
-    """
-    folder, name = posixpath.split(path)
-    module, suffix = posixpath.splitext(name)
-    if suffix not in (".py", ".so", ".pyc"):
-        return False
-    if module in ("__init__", "__main__"):
-        folder, module = posixpath.split(folder)
-    module = module.partition(".")[0]  # json.cpython-312-x86_64-linux-gnu.so is json
-    if folder not in {*IMPORT_ROOTS, subpath, *roots} and (
-        folder in packages or TEST_FOLDERS.isdisjoint(folder.split("/"))
-    ):
-        return False
-    return module in RUNNER_MODULES or (module in sys.stdlib_module_names and module not in TEST_FOLDERS)
+def is_test_module(path: str) -> bool:
+    """One that pytest looks for tests or fixtures in, by its name alone."""
+    return _named(posixpath.basename(path), ("test_*.py", "*_test.py", "tests.py", "conftest.py"))
 
 
 def _named(name: str, patterns: Iterable[str]) -> bool:

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from repo.content import contents_of, file_at, ids_at, lines_with
+from repo.content import contents_of, file_at, ids_at, lines_with, links_of
 from repo.errors import OutputTooLarge
 from repo.mirror import Mirror
 
@@ -29,6 +29,17 @@ class Trees:
 
     async def paths(self) -> list[str]:
         return await self.mirror.files(self.base) if self.mirror else []
+
+    async def links(self) -> dict[str, str]:
+        """The base's, each with the path in the repository that it leads to; not those that lead out of it."""
+        if self.mirror is None:
+            return {}
+        try:
+            found = await links_of(self.mirror.git_dir, self.base, max_bytes=MAX_SETTINGS_BYTES)
+        except OutputTooLarge:
+            return {}
+        places = {link: posixpath.normpath(posixpath.join(posixpath.dirname(link), to)) for link, to in found.items()}
+        return {link: place for link, place in places.items() if not place.startswith(("/", "../"))}
 
     async def before(self, path: str) -> bytes | None:
         return await self._read(self.base, path)

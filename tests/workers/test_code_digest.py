@@ -23,6 +23,9 @@ def message(**more: Any) -> dict[str, Any]:
         "changed": [],
         "plugins": [],
         "files": [],
+        "plugin_files": [],
+        "libraries": [],
+        "modules": [],
         "failed": 0,
         "passed": None,
     }
@@ -92,6 +95,15 @@ def test_a_test_that_was_another_in_one_process_counts_as_both():
     digest = read(HELLO, f"hello two {KEY.hex()}\n", line(json.dumps(message())), second)
 
     assert digest is not None and digest.tests == {"t.py::test": "a+b", "t.py::more": "c"}
+
+
+def test_what_all_processes_had_loaded_is_told_without_pythons_own():
+    first, second = message(libraries=["json", "numpy"], modules=["calc"]), message(libraries=["google.protobuf"])
+
+    digest = read(HELLO, f"hello two {KEY.hex()}\n", line(json.dumps(first)), line(json.dumps(second), name="two"))
+
+    assert digest is not None
+    assert (digest.libraries, digest.modules) == (("google.protobuf", "numpy"), ("calc",))
 
 
 def test_many_tests_are_carried_as_files():

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import json
 import secrets
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -23,6 +24,7 @@ MAX_SAID_BYTES = 16 * 1024 * 1024  # about 100,000 tests; what comes after is re
 # A result travels in at most 1 MiB, beside names of tests: what is more is put together, file by file.
 MAX_CARRIED_CHARS = 96 * 1024
 END_TIMEOUT_S = 10.0
+LISTS = ("changed", "plugins", "files", "plugin_files", "libraries", "modules")
 LISTEN = ["sh", "-c", 'umask 077; mkfifo "$0" && echo ready && exec cat <>"$0"']
 
 
@@ -133,7 +135,7 @@ def _together(messages: Iterable[Mapping[str, Any]]) -> CodeDigest:
     tests: dict[str, set[str]] = {}
     code: dict[str, dict[str, set[str]]] = {}
     runner: dict[str, set[str]] = {}
-    lists: dict[str, set[str]] = {"changed": set(), "plugins": set(), "files": set()}
+    lists: dict[str, set[str]] = {name: set() for name in LISTS}
     failed, passed = 0, None
     for message in messages:
         _add(tests, message["tests"])
@@ -145,6 +147,7 @@ def _together(messages: Iterable[Mapping[str, Any]]) -> CodeDigest:
         failed += message["failed"]
         if message["passed"] is not None:
             passed = (passed or 0) + message["passed"]
+    lists["libraries"] -= sys.stdlib_module_names
     return CodeDigest.model_validate(
         {
             "tests": _joined(tests),

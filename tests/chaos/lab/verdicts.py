@@ -23,7 +23,7 @@ from workers.recipes.commands import run_recipe
 from .bare import BareSandbox
 
 IDENTITY = {f"GIT_{who}_{what}": "t@localhost" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-Files = Mapping[str, str | None]  # path → text; None takes the file away
+Files = Mapping[str, str | None]  # path → text; None takes the file away, "-> calc" makes a link to calc
 
 
 @dataclass
@@ -88,7 +88,10 @@ def write(folder: Path, files: Files) -> None:
             path.unlink()
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        if text.startswith("-> "):
+            path.symlink_to(text.removeprefix("-> "))
+        else:
+            path.write_text(text)
 
 
 class LocalGate(Gate):

@@ -13,6 +13,8 @@ BASE = CodeDigest(
     runner={"unittest.case": "6"},
     changed=("warnings._showwarnmsg_impl", "t.py: COUNT"),
     plugins=("pyfunc_call: _pytest.python.pytest_pyfunc_call", "plugin conftest.py"),
+    libraries=("numpy", "shop"),
+    modules=("calc", "shop"),
 )  # fmt: skip
 
 
@@ -44,6 +46,10 @@ def step(digest: CodeDigest | None, failed: int = 0) -> RecipeStep:
         ({"plugins": (*BASE.plugins, "plugin calc/core.py")}, ("plugin calc/core.py",)),
         ({"plugins": (*BASE.plugins, "plugin tests/hooks.py")}, None),
         ({"plugins": (*BASE.plugins, "plugin tests/others.py")}, ("plugin tests/others.py",)),
+        ({"libraries": ("shop",), "modules": ("calc", "numpy", "shop")}, ("the module numpy",)),
+        ({"libraries": ("numpy",), "modules": ("calc", "shop", "more")}, ("the module shop",)),
+        ({"libraries": (), "modules": ("calc", "more")}, None),
+        ({"modules": ("calc", "more", "numpy")}, None),
     ],
 )
 def test_what_differs_in_files_that_the_change_leaves_alone_is_named(less_or_more, names):

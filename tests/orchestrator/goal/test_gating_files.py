@@ -13,10 +13,11 @@ from orchestrator.gating.change import inspect
 from orchestrator.gating.commands import roots_in
 from orchestrator.gating.diff import joined, parts_of, without
 from orchestrator.gating.makefiles import what_goals_reach
-from orchestrator.gating.names import is_gate_file, is_test_file, shadows
+from orchestrator.gating.names import is_gate_file, is_test_file
 from orchestrator.gating.runner_access import RunnerAccess, runner_access
 from orchestrator.gating.scripts import ANYTHING, invoked_by, programs_in
 from orchestrator.gating.settings_of import has_other_settings
+from orchestrator.gating.shadows import ImportRoots, shadowed
 from orchestrator.gating.trees import Trees
 from repo.mirror import Mirror
 
@@ -62,14 +63,15 @@ def test_settings_of_runners_belong_to_the_gate(path: str):
     ("path", "is_one"),
     [("pytest.py", True), ("pytest/__init__.py", True), ("_pytest/main.py", False), ("src/unittest.py", True),
      ("tests/json.py", True), ("app/json.py", False), ("json.txt", False), ("calc.py", False),
-     ("tests/__init__.py", False), ("sub/pytest.py", False)],
+     ("tests/__init__.py", False), ("sub/pytest.py", False), ("pluggy", False), ("__init__.py", False),
+     ("pytest/__init__.cpython-311-x86_64-linux-gnu.so", True), ("pluggy.pyc", True), ("json.abi3.so", True)],
 )  # fmt: skip
 def test_a_new_module_may_stand_in_the_place_of_a_runners(path: str, is_one: bool):
-    assert shadows(path) is is_one
+    assert bool(shadowed(path)) is is_one
 
 
 def test_the_gates_own_folder_is_one_that_modules_are_loaded_from():
-    assert shadows("sub/pytest.py", "sub")
+    assert shadowed("sub/pytest.py", ImportRoots(frozenset({"sub"})))
 
 
 INI = "[tool.pytest.ini_options]\n"
@@ -377,6 +379,57 @@ async def test_an_edited_gate_is_an_objection(diff: bytes, rules: GateRules, nam
     assert "may_edit" in objection.hint
 
 
+LINK, OTHER = "new file mode 120000\n", "new file mode 160000\n"
+CHANGED_LINK = edit("src", "-a", "+b").replace(b"src\n---", b"src\nindex 1234567..89abcde 120000\n---")
+MOVED = b"diff --git a/a/eng b/pluggy\nsimilarity index 100%\nrename from a/eng\nrename to pluggy\n"
+
+
+@pytest.mark.parametrize(
+    ("diff", "why"),
+    [
+        (edit("pluggy", "+a/eng", status=LINK), "in the place of pluggy"),
+        (edit("json", f"+Subproject commit {'1' * 40}", status=OTHER), "in the place of json"),
+        (edit("tests/numpy.py", "+a/eng", status=LINK), "in the place of numpy"),
+        (edit("lib/google", "+a/eng", status=LINK), "in the place of google"),
+        (MOVED, "in the place of pluggy"),
+        (edit("src", "+a/eng", status=LINK), "a link where modules are loaded from"),
+        (edit("deep", "+a/eng", status=LINK), "a link where modules are loaded from"),
+        (CHANGED_LINK, "a link where modules are loaded from"),
+        (edit("numpy/__init__.py", "+", status="new file mode 100644\n"), "in the place of numpy"),
+        (edit("google/protobuf/__init__.py", "+", status="new file mode 100644\n"), "in the place of google.protobuf"),
+        (edit("pluggy", "+a/eng", status="new file mode 100644\n"), ""),
+        (edit("numpy/linalg.py", "+", status="new file mode 100644\n"), ""),
+        (edit("app/numpy", "+a/eng", status=LINK), ""),
+        (edit("srcs", "+a/eng", status=LINK), ""),
+        (edit("google/protobufs.py", "+", status="new file mode 100644\n"), ""),
+        (edit("google/more.py", "+", status="new file mode 100644\n"), ""),
+        (edit("numpy.py", "-a", "+b"), ""),
+    ],
+)
+async def test_a_link_is_the_module_that_its_name_says_and_what_was_loaded_on_the_base_has_its_place(diff, why):
+    found = await inspect(
+        diff, NO_MIRROR, commands=["cd deep/down && python -m pytest"], subpath="", rules=GateRules(), scope=(),
+        libraries=["numpy", "google.protobuf"],
+    )  # fmt: skip
+
+    told = [(one.code, one.message.rpartition("(")[2].removesuffix(")")) for one in found.objections]
+    assert told == ([("gate_edited", why)] if why else [])
+
+
+async def test_very_many_files_in_very_deep_folders_take_no_time():
+    deep = "/".join("a" * 1500)
+    new = "new file mode 100644\n"
+    diff = b"".join(
+        edit(f"{deep}/{number}/{name}.py", "+", status=new) for number in range(60) for name in ("__init__", "test_x")
+    )
+    began_s = time.process_time()
+
+    await inspect(diff + edit("x", "+y", status=LINK), NO_MIRROR, commands=["pytest"], subpath="", rules=GateRules(),
+                  scope=(), libraries=[f"lib{number}" for number in range(500)])  # fmt: skip
+
+    assert time.process_time() - began_s < 3
+
+
 async def test_a_person_may_let_a_file_of_the_gate_be_edited():
     assert (await inspected(edit("check.sh", "+exit 0"), GateRules(may_edit=("check.sh",)))).objections == ()
 
@@ -575,6 +628,63 @@ async def test_a_file_that_tests_stand_in_is_no_script_where_a_command_names_it(
     )  # fmt: skip
 
     assert [name for objection in inspection.objections for name in objection.names] == list(gate)
+
+
+INSERTS = "import sys\nsys.path.insert(0, {})\n"
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "is_one"),
+    [
+        ({"pytest.toml": "[pytest]\npythonpath = ['deps']\n"}, "deps/numpy.py", True),
+        ({"setup.cfg": "[tool:pytest]\npython_paths = deps more\n"}, "more/numpy.py", True),
+        (
+            {"tox.ini": "[testenv]\nsetenv =\n    PYTHONPATH = {toxinidir}/deps:{env:PYTHONPATH}\n"},
+            "deps/numpy.py",
+            True,
+        ),
+        ({"run.sh": "export PYTHONPATH=$PWD/deps:$PYTHONPATH\npytest\n"}, "deps/numpy.py", True),
+        ({"run.sh": "PYTHONPATH=${HERE}/deps pytest\n"}, "deps/numpy.py", True),
+        ({"tests/conftest.py": INSERTS.format("'deps/lib'")}, "deps/lib/numpy.py", True),
+        ({"tests/conftest.py": INSERTS.format("os.path.join(HERE, '..', 'deps')")}, "deps/numpy.py", True),
+        ({"a/tests/conftest.py": INSERTS.format("str(HERE.parent)")}, "a/numpy.py", True),
+        ({"tests/test_a.py": INSERTS.format("os.path.dirname(__file__) + '/../deps'")}, "deps/numpy.py", True),
+        ({"tests/test_a.py": "import sys\nTEXT = 'deps'\n"}, "deps/numpy.py", False),
+        ({"backend/manage.py": "import django\n"}, "backend/numpy.py", True),
+        ({"checks/test_a.py": ""}, "checks/numpy.py", True),
+        ({"app/__init__.py": "", "app/test_a.py": ""}, "app/numpy.py", False),
+        ({"src": "-> real/src"}, "real/src/numpy.py", True),
+        ({"pytest.ini": "[pytest]\npythonpath = up/lib\n", "up": "-> real"}, "real/lib/numpy.py", True),
+        ({"a": "-> real"}, "real/numpy.py", False),
+        ({"checks/__init__.py": "", "checks/test_a.py": "", "checks/numpy.py": ""}, "-checks/__init__.py", True),
+        ({"numpy.py": "", "deps/x.py": ""}, "src/numpy.py", False),  # the project is that library itself
+    ],
+)
+async def test_folders_that_modules_are_loaded_from_are_found(base: dict[str, str], new: str, is_one: bool, tmp_path):
+    git(tmp_path, "init", "-q")
+    for name, text in {"deps/lib/a.txt": "", "more/in/a.txt": "", "run.sh": "pytest\n", **base}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        if text.startswith("-> "):
+            (tmp_path / name).symlink_to(text[3:])
+        else:
+            (tmp_path / name).write_text(text)
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "base")
+    if new.startswith("-"):
+        (tmp_path / new[1:]).unlink()
+    else:
+        (tmp_path / new).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / new).write_text("x = 1\n")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "change")
+    trees = Trees(Mirror(tmp_path / ".git"), "HEAD^", "HEAD")
+
+    found = await inspect(
+        git(tmp_path, "diff", "--full-index", "HEAD^", "HEAD"), trees, commands=["sh run.sh"], subpath="",
+        rules=GateRules(), scope=("edit:**",), libraries=["numpy"],
+    )  # fmt: skip
+
+    assert [one.names for one in found.objections] == ([(new.removeprefix("-"),)] if is_one else [])
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,9 @@ class Session:
         self._digests: dict[str, set[str]] = {}
         self._changed: set[str] = set()
         self._plugins: set[str] = set()
+        self._plugin_files: set[str] = set()
+        self._libraries: set[str] = set()
+        self._modules: dict[str, str] = {}  # of the project's own, by file
         self._failed: set[str] = set()
         self._mover, self._folder = "", os.getcwd()  # who has set the working folder, and what it was
         self._passed: int | None = None
@@ -126,6 +129,7 @@ class Session:
         for path, module in self.files.modules():
             if is_conftest(path):
                 self._know(path, module)
+        self._look_at_loaded()
         self._runner.used(set().union(*(names.used for names in self._names.values())))
 
     def _know(self, path: str, module: Any) -> None:
@@ -216,6 +220,19 @@ class Session:
             told = hook + ": " + origin(one) + ("" if is_where_it_says(one) else ", which is not there")
             self._plugins.add("plugin " + path if path else told)
 
+    def registered(self, plugins: list[Any]) -> None:
+        """Each is a module, or an object of a class that stands in one."""
+        for plugin in plugins:
+            module = plugin if is_a(plugin, types.ModuleType) else sys.modules.get(str(home_of(plugin)))
+            self._plugin_files.update(filter(None, [self.files.path(fields(module).get("__file__"))]))
+
+    def _look_at_loaded(self) -> None:
+        for name, path in self.files.loaded():
+            if path:
+                self._modules[path] = name
+            else:
+                self._libraries.add(name)
+
     def set_code(self, function: Any) -> None:
         """What a function does is replaced, while others may run it."""
         name, module = getattr(function, "__qualname__", "?"), getattr(function, "__module__", None) or ""
@@ -225,6 +242,7 @@ class Session:
             self._changed.add("the code of " + module + "." + name)
 
     def ended(self) -> dict[str, object]:
+        self._look_at_loaded()
         for key in self._tests:
             self._look_at_code(key)
         for path, names in self._names.items():
@@ -262,6 +280,9 @@ class Session:
             "runner": runner,
             "changed": sorted(changed),
             "plugins": sorted(self._plugins),
+            "plugin_files": sorted(self._plugin_files),
+            "libraries": sorted(self._libraries),
+            "modules": sorted(name for path, name in self._modules.items() if path not in tests),
             "files": sorted(tests | bodies | helpers | read | self._fixtures | set(self._runner_files())),
             "failed": len(self._failed),
             "passed": self._passed,

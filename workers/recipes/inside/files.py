@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import types
+from itertools import chain
 from opcode import opmap
 from os import lstat
 from typing import Any, Iterator
@@ -16,6 +17,7 @@ from typing import Any, Iterator
 TYPE_CHECKING = False  # it stands in the namespace already
 if TYPE_CHECKING:
     from .code import Code, bases_of, fields, functions_in, home_of, is_a, members, name_of, origin, short
+    from .runner import IN_LIBRARY
 
 ASSERTION = opmap.get("LOAD_ASSERTION_ERROR")
 
@@ -90,6 +92,26 @@ class Files:
         for module in modules:
             if is_a(module, types.ModuleType) and (path := self.path(fields(module).get("__file__"))):
                 yield path, module
+
+    def loaded(self) -> Iterator[tuple[str, str]]:
+        """Names of modules, and which of the project's files each is: none for those of others.
+
+        Of a package its own name alone, and of what stands in a namespace the shortest name that has a file.
+        """
+        spaces: set[str] = set()
+        names = [name for name in list(sys.modules) if type(name) is str]
+        deep = sorted((name for name in names if "." in name), key=len)
+        for name in chain((name for name in names if "." not in name), deep):
+            if "." in name and name.rpartition(".")[0] not in spaces:
+                continue
+            own = fields(sys.modules.get(name))
+            file = own.get("__file__")
+            if type(file) is str:
+                path = self.path(file)
+                if path or IN_LIBRARY.search(file) or not file.startswith(("/tmp/", "/var/tmp/")):  # noqa: S108 - made by tests
+                    yield name, path
+            elif "__path__" in own:
+                spaces.add(name)
 
     def functions(self, path: str, module: Any, *, all_of_them: bool, classes: set[int]) -> dict[str, str]:
         """Name → digest of those that stand in the file; of others than tests only what asserts.

@@ -61,6 +61,7 @@ def pytest_runtestloop(session: Any) -> Any:
     if not hasattr(session.config, "workerinput") and not manager.hasplugin("dsession"):
         with suppress(Exception):  # a pytest that is not known: there is no control then, and the gate says so
             session.items[:], own = _with_own(session.items)
+    TELL("registered", list(manager.get_plugins()))
     yield
     session.items[:] = [item for item in session.items if item not in own]
     TELL("plugins", _plugins(manager))

@@ -1,0 +1,220 @@
+"""New files and links that Python would load in the place of something else: of its own modules, of a runner, or of a
+library that the base's run had loaded."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import sys
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from .commands import roots_in
+from .diff import FilePatch
+from .names import IMPORT_ROOTS, TEST_FOLDERS, is_test_module
+from .trees import Trees
+
+# What Python on Linux loads, by the ends of its names (importlib.machinery.all_suffixes).
+SUFFIXES = (".py", ".pyc", ".so")
+# Modules that Python's runners load before the first test, or try to. One in the workspace would be loaded in their
+# place. What an installed runner or plugin has loaded beside these is told by the base's run.
+RUNNER_MODULES = frozenset(
+    (
+        *("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments", "coverage", "pytest_cov", "xdist"),
+        *("execnet", "hypothesis", "_hypothesis_pytestplugin", "nose", "nose2", "tox", "nox", "exceptiongroup"),
+        # asked for, and not there in many places
+        *("argcomplete", "colorama", "tomli", "typing_extensions", "importlib_metadata", "attr", "pexpect", "twisted"),
+        *("pkg_resources", "setuptools", "setproctitle", "psutil"),
+    )
+)
+MAX_DEPTH = 8  # of a module's name in the namespaces of others
+# Where pytest is told what to put on Python's path, and where projects do so themselves.
+PATH_SETTINGS = (
+    *("pyproject.toml", "pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg"),
+)
+PATH_WORDS = ("sys.path", "syspath_prepend", "addsitedir")
+MAX_LINES = 2000  # of a file that changes the path
+_QUOTED = re.compile(r"[\"']([\w./ -]{1,200})[\"']")
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRoots:
+    """Folders that Python loads modules from. A folder of tests is one unless it is a package (one of `packages`): its
+    modules are loaded below its name then, since pytest puts the folder above it on the path."""
+
+    named: frozenset[str] = IMPORT_ROOTS
+    packages: Collection[str] = ()
+
+    def has(self, folder: str) -> bool:
+        is_of_tests = folder not in self.packages and not TEST_FOLDERS.isdisjoint(folder.split("/"))
+        return folder in self.named or is_of_tests
+
+
+def shadowed(
+    path: str, roots: ImportRoots = ImportRoots(), *, libraries: Collection[str] = (), is_link: bool = False
+) -> str:
+    """The module that Python would load this new file instead of: a runner's, one of its own, or one of `libraries`.
+    Empty where there is none. A link is a module whatever its name ends with.
+
+    >>> shadowed("pytest.py"), shadowed("tests/unittest/__init__.py"), shadowed("src/app/json.py")
+    ('pytest', 'unittest', '')
+    >>> shadowed("tests/json/__init__.py", ImportRoots(packages=["tests", "tests/json"]))
+    ''
+    >>> shadowed("google.py", libraries=["google.protobuf"]), shadowed("src/numpy", libraries=["numpy"], is_link=True)
+    ('google', 'numpy')
+    """
+    return _shadowed(path, roots, _taken(libraries), is_link=is_link)
+
+
+def _shadowed(path: str, roots: ImportRoots, taken: Collection[str], *, is_link: bool) -> str:
+    names = _names(path, is_link=is_link)
+    return next((name for folder, name in names if name in taken and roots.has(folder)), "")
+
+
+def _names(path: str, *, is_link: bool) -> Iterator[tuple[str, str]]:
+    """Folders above it, and what it is called where Python loads modules from there."""
+    *folders, name = path.split("/")
+    if name.endswith(SUFFIXES):
+        stem = name.partition(".")[0]  # json.cpython-312-x86_64-linux-gnu.so is json
+        parts = folders if stem in ("__init__", "__main__") else [*folders, stem]
+    else:
+        parts = [*folders, name] if is_link else []
+    for at in range(max(0, len(parts) - MAX_DEPTH), len(parts)):
+        yield "/".join(parts[:at]), ".".join(parts[at:])
+
+
+def _taken(libraries: Collection[str]) -> set[str]:
+    """With the namespaces that they are in: a package in the place of one hides all that others have put there."""
+    above = {name[:at] for name in libraries for at, sign in enumerate(name) if sign == "."}
+    return {*libraries, *above, *RUNNER_MODULES, *sys.stdlib_module_names} - TEST_FOLDERS
+
+
+async def in_place_of_others(
+    parts: Sequence[FilePatch],
+    base: Sequence[str],
+    trees: Trees,
+    *,
+    texts: Sequence[str],
+    subpath: str,
+    collected: Collection[str] = (),
+    libraries: Collection[str] = (),
+) -> dict[str, str]:
+    """New files and links that Python would load instead of others, and files whose going or coming makes it do so;
+    each with what it does, in words. `collected`: files that tests stand in; `libraries`: what the base's run had
+    loaded from elsewhere."""
+    links = {part.path for part in parts if part.status != "D" and part.is_link}
+    new = [part.path for part in parts if part.status in ("A", "R") or part.path in links]
+    gone = {path for part in parts for path in part.paths} - {part.path for part in parts if part.status != "D"}
+    files = {*base, *new} - gone
+    before, after = _TestRoots(base, collected), _TestRoots(files, collected)
+    # a folder that is no package any more, or that tests begin to stand in, is one that modules are loaded from
+    opened = {posixpath.dirname(path): path for path in gone if posixpath.basename(path) == "__init__.py"}
+    for path in [part.path for part in parts] if after.found - before.found else []:
+        if posixpath.basename(path) == "__init__.py" or is_test_module(path):
+            root = after.of(posixpath.dirname(path))
+            opened |= {root: path} if root not in before.found and root not in opened else {}
+    loose = [path for path in files if opened and _place(path) in opened]
+    taken = _taken(libraries)
+    candidates = (name for path in (*new, *loose) for _, name in _names(path, is_link=False))
+    if not links and taken.isdisjoint(candidates):
+        return {}
+    named = await _import_roots(base, trees, texts=texts, subpath=subpath, packages=before.packages)
+    taken = _taken(_not_own(libraries, {*base}, named))
+    roots = ImportRoots(frozenset({*named, *after.found}), after.packages)
+    in_order = sorted(f"{root}/" for root in roots.named)
+    found: dict[str, str] = {}
+    for path in new:
+        if name := _shadowed(path, roots, taken, is_link=path in links):
+            found[path] = f"in the place of {name}"
+        elif path in links and _leads_to_one(path, in_order):
+            found[path] = "a link where modules are loaded from"
+    for path in loose:
+        if name := _shadowed(path, roots, taken, is_link=False):
+            found.setdefault(opened[_place(path)], f"{path} comes in the place of {name}")
+    return found
+
+
+class _TestRoots:
+    """pytest puts the folder of a test, or the one above its package, before all others on the path."""
+
+    def __init__(self, files: Collection[str], collected: Collection[str]) -> None:
+        self.packages = {posixpath.dirname(path) for path in files if posixpath.basename(path) == "__init__.py"}
+        self._known: dict[str, str] = {}
+        folders = {posixpath.dirname(path) for path in files if path in collected or is_test_module(path)}
+        self.found = {self.of(folder) for folder in folders}
+
+    def of(self, folder: str) -> str:
+        way: list[str] = []
+        while folder and folder in self.packages and folder not in self._known:
+            way.append(folder)
+            folder = posixpath.dirname(folder)
+        root = self._known.get(folder, folder)
+        self._known.update(dict.fromkeys(way, root))
+        return root
+
+
+def _leads_to_one(folder: str, paths: Sequence[str]) -> bool:
+    """Is one of these in it? They are in order; a folder among them has a slash behind it."""
+    at = bisect_left(paths, f"{folder}/")
+    return at < len(paths) and paths[at].startswith(f"{folder}/")
+
+
+def _not_own(libraries: Collection[str], base: Collection[str], roots: Collection[str]) -> set[str]:
+    """Those that the project is not itself: it may be installed as well as stand in the repository."""
+    places = [f"{root}/" if root else "" for root in roots]
+    ends = (".py", "/__init__.py")
+    return {
+        name
+        for name in libraries
+        if not any(place + name.replace(".", "/") + end in base for place in places for end in ends)
+    }
+
+
+def _place(path: str) -> str:
+    """The folder of a module, and of a package the one that it is in."""
+    folder, name = posixpath.split(path)
+    return posixpath.dirname(folder) if posixpath.splitext(name)[0] in ("__init__", "__main__") else folder
+
+
+async def _import_roots(
+    base: Sequence[str], trees: Trees, *, texts: Sequence[str], subpath: str, packages: Collection[str]
+) -> set[str]:
+    """Folders that Python loads modules from, as far as commands, settings and code say so, also through links; with a
+    `conftest.py` that changes the path itself its own folder, and those below."""
+    found = {*IMPORT_ROOTS, subpath, *roots_in(texts, subpath)}
+    folders, files = {posixpath.dirname(path) for path in base}, sorted(base)
+    for path in base:
+        folder, name = posixpath.split(path)
+        text = (await trees.text(path) or "") if name in (*PATH_SETTINGS, "conftest.py") else ""
+        if name in PATH_SETTINGS:
+            found |= roots_in([text], folder)
+        elif name == "manage.py":  # pytest-django puts its folder there
+            found.add(folder)
+        elif any(word in text for word in PATH_WORDS):
+            found |= {folder, *(one for one in folders if one.startswith(f"{folder}/" if folder else ""))}
+            found |= _roots_said(text.split("\n"), folder, files, packages)
+    said: dict[str, list[str]] = {}
+    for path, line in await trees.lines_with(PATH_WORDS) or ():
+        said.setdefault(path, []).append(line)
+    for path, lines in said.items():
+        if path.endswith(".py"):
+            found |= _roots_said(lines, posixpath.dirname(path), files, packages)
+    for link, place in (await trees.links()).items():
+        inside = [root for root in found if f"{root}/".startswith(f"{link}/")]
+        found |= {posixpath.normpath(place + root[len(link) :]) for root in inside}
+    return found
+
+
+def _roots_said(lines: Sequence[str], folder: str, files: Sequence[str], packages: Collection[str]) -> set[str]:
+    """Of code in `folder` that changes Python's path: this one and those above it, unless they are packages, and those
+    that it names. Of the folders above no more than a few."""
+    near = [folder]
+    while near[-1] and len(near) < MAX_DEPTH:
+        near.append(posixpath.dirname(near[-1]))
+    tails: set[str] = set()
+    for line in lines[:MAX_LINES]:
+        words = [word.strip("./") for word in _QUOTED.findall(line)]
+        tails |= {*words, "/".join(filter(None, words))} - {""}
+    named = {posixpath.join(one, tail) for one in near for tail in tails}
+    return {one for one in near if one not in packages} | {one for one in named if _leads_to_one(one, files)}
