@@ -82,7 +82,7 @@ async def inspect(
     of_tests = {path for part in tests for path in part.paths}
     for part in parts:
         if not _may_edit(part, rules) and any(path in plugins and path not in of_tests for path in part.paths):
-            edited.setdefault(part.path, "a plugin of the runner")
+            edited[part.path] = edited.get(part.path) or "a plugin of the runner"
     strict = runs_its_texts(parts)
     accesses = [await _runner_access(part, trees, strict=strict) for part in parts if not _may_edit(part, rules)]
     asked = [line for one in accesses for line in one.asked]
