@@ -14,8 +14,9 @@ import logging
 import os
 import posixpath
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Self, TypeVar
 
@@ -43,6 +44,7 @@ MAX_SEATS = 32  # whoever breaks a reader disturbs no more than so many
 LIFETIME_S = 3600
 SPARE_S = 300  # nobody begins with one that will end so soon
 SEARCHES_PER_CORE = 2  # at once, of all readers of a worker: each keeps a core busy
+SEARCH_TIMEOUT_S = 5.0  # at a reader: what takes longer goes on in one's own sandbox, with its own share of the cores
 KNOWN_PLACES = 10_000  # paths of a reader whose target is known: its checkout does not change
 
 CLOSED = "The sandbox was closed."
@@ -78,7 +80,7 @@ class Readers:
         self._idle_s = idle_s
         self._readers: list[_Reader] = []
         self._background: set[asyncio.Task[None]] = set()
-        self.searches = asyncio.Semaphore(SEARCHES_PER_CORE * (os.cpu_count() or 1))
+        self.searches = _Turns(SEARCHES_PER_CORE * (os.cpu_count() or 1))
 
     async def open(self, spec: SandboxSpec, *, whose: str, own_opened: Callable[[], None] = lambda: None) -> Sandbox:
         """As a driver's: a sandbox that opens with the first call for which no reader will do.
@@ -151,6 +153,40 @@ class Readers:
             self._readers.remove(reader)
 
 
+class _Turns:
+    """At most `limit` at once. The next turn is for whoever has the fewest, and of those for who came first: a tenant
+    with many calls waits for itself."""
+
+    def __init__(self, limit: int) -> None:
+        self._free = limit
+        self._running: Counter[str] = Counter()
+        self._waiting: list[tuple[str, asyncio.Future[None]]] = []
+
+    @asynccontextmanager
+    async def of(self, whose: str) -> AsyncGenerator[None]:
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((whose, turn))
+        self._admit()
+        try:
+            await turn
+            yield
+        finally:
+            if not turn.done() or turn.cancelled():
+                self._waiting.remove((whose, turn))
+            else:
+                self._free += 1
+                self._running[whose] -= 1
+                self._admit()
+
+    def _admit(self) -> None:
+        while self._free and (waiting := [each for each in self._waiting if not each[1].done()]):
+            whose, turn = first = min(waiting, key=lambda each: self._running[each[0]])
+            self._waiting.remove(first)
+            self._free -= 1
+            self._running[whose] += 1
+            turn.set_result(None)
+
+
 class _Seat:
     """A place at a reader, taken with the first call."""
 
@@ -170,7 +206,8 @@ class _Seat:
         return await self._asked(call)
 
     async def search(self, call: Call[T]) -> T:
-        async with self._readers.searches:
+        """`TimeoutError` for one that takes too long."""
+        async with self._readers.searches.of(self._whose), asyncio.timeout(SEARCH_TIMEOUT_S):
             return await self.ask(call)
 
     async def place_of(self, path: str) -> str:
@@ -304,6 +341,8 @@ class LazySandbox:
                     return await (self._seat.search(call) if is_search else self._seat.ask(call))
             except SandboxLost as lost:
                 log.warning("two readers are lost, and what broke them goes on alone: %s", lost)
+            except TimeoutError:
+                log.info("a search takes long, and goes on alone")
             finally:
                 self._reading -= 1
                 self._leave_when_done()

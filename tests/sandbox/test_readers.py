@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import random
 import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -307,3 +308,33 @@ async def test_who_is_closed_while_it_opens_leaves_nothing(readers: Readers, spe
         await looking
     with pytest.raises(SandboxError):
         await opening
+
+
+COSTLY = r"(?-u:a[ab]{500}[^ab]|b[ab]{499}\d)"  # no backtracking, and seconds for each megabyte
+
+
+async def test_one_tenants_long_searches_hold_up_nobody_else(
+    readers: Readers, spec: SandboxSpec, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "SEARCH_TIMEOUT_S", 1.0)
+    (tmp_path / "hostile" / "project").mkdir(parents=True)
+    chance = random.Random(1)
+    lines = b"\n".join(bytes(chance.choices(b"ab", k=2000)) for _ in range(3_000))
+    (tmp_path / "hostile" / "project" / "big").write_bytes(lines)
+    hostile = await make_project(tmp_path / "hostile", image)
+    goes_on_alone = asyncio.Event()
+    async with (
+        await readers.open(hostile, whose="hostile", own_opened=goes_on_alone.set) as first,
+        await readers.open(hostile, whose="hostile") as second,
+        await readers.open(spec, whose="t") as other,
+    ):
+        await other.grep("answer")
+        searches = [asyncio.create_task(each.grep(COSTLY)) for each in (first, second) for _ in range(20)]
+        await asyncio.sleep(0)
+        async with asyncio.timeout(20):  # the forty take minutes
+            assert (await other.grep("answer"))[0]
+        assert isinstance(other, LazySandbox) and other.own is None
+        await asyncio.wait_for(goes_on_alone.wait(), 60)
+        for each in searches:
+            each.cancel()
+        await asyncio.gather(*searches, return_exceptions=True)
