@@ -63,6 +63,8 @@ from workers.commands.template import expand, mentions, shell_commands
 from workers.errors import BadSettings
 from workers.llm.arguments import parsed, repaired
 from workers.llm.sse import EventParser, TooLong
+from workers.permissions.guard import Guard
+from workers.permissions.rules import DEFAULTS
 from workers.permissions.shell import Unparsable, commands, read
 from workers.project.skills import BadSkill, parse_skill
 from workers.recipes.counting import seen_in, with_unbuilt
@@ -71,6 +73,7 @@ from workers.recipes.digest import digest_in
 from workers.recipes.junit import cases_of
 from workers.references.grammars import GRAMMARS
 from workers.references.symbols import lines_of
+from workers.tools.bash import Bash
 from workers.tools.edit import apply_edit
 from workers.tools.patch import PatchRefused, apply_patch
 from workers.tools.replace import EditRefused
@@ -80,6 +83,7 @@ FOUND = Path(__file__).parent / "found"
 MAX_CPU_S = 5.0
 MAX_POOL = 200
 MAX_MEMORY_BYTES = 4 * 1024**3
+JUDGED = Guard(("bash:ls *", "bash:git *"), DEFAULTS)
 
 
 class Slow(BaseException):
@@ -113,6 +117,7 @@ def _shell(data: bytes) -> None:
         except Unparsable as e:
             if "within bounds" in str(e):
                 raise Died from e
+    JUDGED.judge(Bash().targets({"command": text}))
 
 
 def _arguments(data: bytes) -> None:
@@ -302,6 +307,10 @@ CODE = (
     b"//",
     b"<",
 )
+RUNNERS = (
+    b"find . -exec sudo -n env A=1 rm {} \\; -ok sed '1q;s/a/b/' x +",
+    b"xargs -I a git -C x -c a=b log; timeout 5 nice sh -c 'make a=b; tar -a x {a,b}'",
+)
 SHELL = (
     *(
         b"|",
@@ -370,7 +379,9 @@ SAID = (
 )
 BATCH = b'name = "a"\nprompt = "b"\n[shards]\npaths = ["src/*"]\n'
 TARGETS: dict[str, Target] = {
-    "shell": Target(_shell, (), (b"cd a && git log | head > x", b"for x in a; do echo $(ls); done"), SHELL, 16 * 1024),
+    "shell": Target(
+        _shell, (), (b"cd a && git log | head > x", b"for x in a; do echo $(ls); done", *RUNNERS), SHELL, 16 * 1024
+    ),
     "patches": Target(
         lambda data: apply_patch({"a": "one\ntwo\n", "c": ""}, _text(data)), (PatchRefused,), (PATCH, DIFF), MARKS
     ),

@@ -195,11 +195,14 @@ def _marks(value: str, options: dict[str, str], *, anywhere: bool) -> tuple[str,
 # A script that is only read through: addresses, then a command that neither runs nor writes anything.
 _SED_ADDRESS = r"(?:\d+(?:~\d+)?|\$|/(?:[^/\\\n]|\\.)*/I?)"
 _SED_COMMAND = (
-    r"(?:[dDpPhHgGxnN=lqQzF]\s*\d*|[btT:][ \t]*[\w.]*"
+    r"(?:[dDpPhHgGxnN=lqQzF][^\S\n]*+\d*|[btT:][ \t]*+[\w.]*"
     r"|s([^\w\s\\])(?:(?!\1)[^\\\n]|\\[\s\S])*\1(?:(?!\1)[^\\]|\\[\s\S])*\1[gpiIM\d]*"
-    r"|y/(?:[^/\\\n]|\\.)*/(?:[^/\\\n]|\\.)*/|[aic](?:\\\n|[ \t]*\\?)[^\n]*)"
+    r"|y/(?:[^/\\\n]|\\.)*/(?:[^/\\\n]|\\.)*/|[aic](?:\\\n|[ \t]*+\\?)[^\n]*)"
 )
-_SED_PART = re.compile(rf"\s*(?:{_SED_ADDRESS}(?:,[+~]?{_SED_ADDRESS})?)?\s*!?\s*(?:{_SED_COMMAND})?\s*(?=[;}}\n]|$)")
+_BLANKS = r"[^\S\n]*+"  # and never two ways to read a run of them
+_SED_PART = re.compile(
+    rf"\s*+(?:{_SED_ADDRESS}(?:,[+~]?{_SED_ADDRESS})?)?{_BLANKS}!?{_BLANKS}(?:{_SED_COMMAND})?{_BLANKS}(?=[;}}\n]|$)"
+)
 _SED_FLAGS = re.compile(
     r"-[nErsuzi]+|--(?:quiet|silent|regexp-extended|in-place(?:=.*)?|separate|unbuffered|null-data|posix)"
 )
@@ -236,7 +239,7 @@ def _is_plain_sed(script: str) -> bool:
         found = _SED_PART.match(script, at)
         if found is None or found.end() == at:
             # `/x/{` opens a group
-            found = re.compile(rf"{_SED_ADDRESS}(?:,{_SED_ADDRESS})?\s*!?\s*(?=\{{)").match(script, at)
+            found = re.compile(rf"{_SED_ADDRESS}(?:,{_SED_ADDRESS})?\s*+!?\s*+(?=\{{)").match(script, at)
             if found is None:
                 return False
         at = found.end()

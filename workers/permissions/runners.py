@@ -67,6 +67,8 @@ SHELL = Runner("abefhilmnprtuvxBCDEHPTcsO:o:", ("login", "norc", "noprofile", "p
 SHELLS = frozenset({"ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"})
 SOURCES = frozenset({"source", "."})
 FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+# More commands in one `find` nobody writes; each of them reaches as far as the text, for all that is known.
+MAX_FOUND = 16
 # Words that make a text, a name or a later command mean something else than is written; and what is no command.
 REFUSED = frozenset(
     {"alias", "coproc", "fc", "enable", "eval", "fish", "hash", "parallel", "runuser", "script", "su", "trap", "watch"}
@@ -184,8 +186,10 @@ def _options(command: SimpleCommand, runner: Runner) -> tuple[dict[str, str], tu
 
 def _found(command: SimpleCommand) -> Iterator[SimpleCommand]:
     values = [word.value for word in command.words]
-    for at, value in enumerate(values):
-        if value in FIND_RUNS:
-            end = next((i for i in range(at + 1, len(values)) if values[i] in (";", "+")), len(values))
-            if end > at + 1:
-                yield command.part(at + 1, end)
+    starts = [at for at, value in enumerate(values) if value in FIND_RUNS]
+    if len(starts) > MAX_FOUND:
+        raise Unparsable(f"one find runs more than {MAX_FOUND} commands")
+    for at in starts:
+        end = next((i for i in range(at + 1, len(values)) if values[i] in (";", "+")), len(values))
+        if end > at + 1:
+            yield command.part(at + 1, end)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sandbox.base import WORKSPACE
 
@@ -33,7 +33,7 @@ from .arguments import is_open
 from .arithmetic import check_arithmetic, doubtful_names, posix_reading, set_in_arithmetic
 from .rules import CODE
 from .runners import folder_option, inner_commands, program, script
-from .syntax import Node, Unparsable, is_arithmetic, parse, source_of, tree, walk
+from .syntax import MAX_BYTES, Node, Unparsable, is_arithmetic, parse, source_of, tree, walk
 from .variables import is_own, set_by_command, set_by_node, splits_a_line
 from .words import MOVES, SimpleCommand, Word, check_name, value_of
 from .working_directory import ANYWHERE, Places, destination, folders, is_obscure, moved, places_in
@@ -42,6 +42,10 @@ __all__ = ["CommandLine", "NamedFile", "SimpleCommand", "Unparsable", "commands"
 
 # `sudo env nice …`, `sh -c "sh -c …"`: as many may stand in each other.
 MAX_LAYERS = 8
+# All that is judged of one text, a command within others again in each of them. It bounds the time of whatever looks at
+# a command: that is a worker's event loop, in which the tasks of others wait.
+MAX_JUDGED_CHARS = 12 * MAX_BYTES
+PARSED_WEIGHT = 4  # of a text, against a command: a grammar reads it
 _REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
 _NO_WORDS = _REDIRECTS.union(
     ("variable_assignment", "file_descriptor", "comment", "heredoc_start", "heredoc_body", "heredoc_end"),
@@ -71,6 +75,18 @@ class CommandLine:
     code: tuple[str, ...] = ()
 
 
+@dataclass(slots=True)
+class _Work:
+    """What is left of the work that a whole text may be, with all the texts in it."""
+
+    left_chars: int = MAX_JUDGED_CHARS
+
+    def take(self, chars: int) -> None:
+        self.left_chars -= chars
+        if self.left_chars < 0:
+            raise Unparsable("too many commands stand in each other; write it to a file and run that")
+
+
 @dataclass(frozen=True, slots=True)
 class _Around:
     """What a text stands in. `layer`: how many others; `is_obscure`: can it not be told what `cd` means
@@ -80,6 +96,7 @@ class _Around:
     layer: int = 0
     is_obscure: bool = False
     held: frozenset[str] = frozenset()
+    work: _Work = field(default_factory=_Work)
 
 
 def commands(text: str) -> list[SimpleCommand]:
@@ -104,6 +121,7 @@ def read(text: str, folder: str = WORKSPACE) -> CommandLine:
 
 def _read(text: str, around: _Around) -> CommandLine:
     root = parse(text)
+    around.work.take(PARSED_WEIGHT * len(text))
     source, owners = text.encode(), _redirection_owners(root)
     nodes = [node for node, _ in walk(root)]
     found = {node.id: _command(node, source, owners.get(node.id)) for node in nodes if node.type == "command"}
@@ -112,7 +130,8 @@ def _read(text: str, around: _Around) -> CommandLine:
     obscure = around.is_obscure or is_obscure(root, found)
     at = places_in(root, found, around.places, obscure=obscure)
     settings = _settings(root, set_in_arithmetic(root))
-    parts = (_read_node(node, found, _Around(at(node), around.layer, obscure, held)) for node in nodes)
+    here = replace(around, is_obscure=obscure, held=held)
+    parts = (_read_node(node, found, replace(here, places=at(node))) for node in nodes)
     return _joined([*parts, CommandLine(settings)])
 
 
@@ -150,6 +169,7 @@ def _settings(node: Node, names: Iterable[str]) -> tuple[SimpleCommand, ...]:
 
 def _unfolded(command: SimpleCommand, around: _Around) -> CommandLine:
     """The command, and all that it runs by being run."""
+    around.work.take(len(command.text))
     check_name(command)
     if around.layer > MAX_LAYERS:
         raise Unparsable("too many commands run each other")

@@ -14,8 +14,7 @@ from .syntax import Node, Unparsable, source_of
 _PLAIN_NAME = re.compile(r"(?!-)[\w./+:@%,^=-]+|~/[\w./+:@%,^=-]+")
 # Within double quotes, a backslash keeps its place before anything else.
 _ESCAPED_IN_QUOTES = re.compile(r"\\([\"\\$`])")
-# What may come to be options: names that a wildcard finds, and words in braces.
-_OPTIONS_MAYBE = re.compile(r"[*?\[]|[^'\"]*\{[^'\"{}]*(?:,|\.\.)[^'\"]*\}")
+_OPENS_LIST = re.compile(r"\{(?:(?!,|\.\.)[^{}])*+(?:,|\.\.)")
 # In quotes it is the same as without them.
 _PLAIN_VALUE = re.compile(r"[\w@%+=:,./-]+")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
@@ -139,7 +138,13 @@ class SimpleCommand:
 def _told(word: Word) -> str | None:
     if word.value is None and re.fullmatch(r'"[^"@*]*"', word):
         return UNTOLD
-    return None if _OPTIONS_MAYBE.match(word) else word.value
+    return None if _may_be_options(word) else word.value
+
+
+def _may_be_options(word: str) -> bool:
+    """May it come to be options: is it names that a wildcard finds, or words in braces?"""
+    unquoted = re.split(r"['\"]", word, maxsplit=1)[0]
+    return word[:1] in ("*", "?", "[") or _OPENS_LIST.search(unquoted, 0, max(0, unquoted.rfind("}"))) is not None
 
 
 def check_name(command: SimpleCommand) -> None:

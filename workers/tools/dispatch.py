@@ -78,10 +78,11 @@ async def run_calls(
     """
     # by its real name: a hook that looks at calls of `bash` must see one of `Bash`, which runs the same
     hooked = [await context.hooks.before(_named(call, tools)) for call in calls]
-    prepared = [
-        ToolResult(call, is_error=True) if isinstance(call, str) else _prepare(call, tools, context, guard)
-        for call in hooked
-    ]
+    prepared: list[_Ready | ToolResult] = []
+    for call in hooked:
+        is_refused = isinstance(call, str)
+        prepared.append(ToolResult(call, is_error=True) if is_refused else _prepare(call, tools, context, guard))
+        await asyncio.sleep(0)  # a reply may have many calls, and each takes its time: tasks of others go on between
     locks = _locks([ready for ready in prepared if isinstance(ready, _Ready)])
     running = [
         asyncio.create_task(_answer(call, item, context, guard, locks, on_change))
