@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 
 from .errors import UNSHALLOW_HINT, CommitMissing, GitFailed, RepositoryMissing, unread_format
-from .git import git
+from .git import MAX_STRANGE_MEMORY_BYTES, git
 from .local import Place, locate
 from .scratch import Scratch, ends_in, scratch, write_ends
 
@@ -90,7 +90,14 @@ async def unbundle(git_dir: Path, source: Path) -> None:
     # From the caller's folder, so that a relative path means what the caller means.
     take = ("bundle", "unbundle", str(source))
     try:
-        listed = (await git(*take, git_dir=git_dir, cwd=Path(), timeout_s=BUNDLE_TIMEOUT_S)).line.splitlines()
+        taken = await git(
+            *take,
+            git_dir=git_dir,
+            cwd=Path(),
+            timeout_s=BUNDLE_TIMEOUT_S,
+            max_memory_bytes=MAX_STRANGE_MEMORY_BYTES,
+        )
+        listed = taken.line.splitlines()
     except GitFailed as e:
         if await asyncio.to_thread(_is_of_sha256, source):
             raise unread_format(f"The bundle {source.name}") from e

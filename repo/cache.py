@@ -7,17 +7,17 @@ which its patches are made.
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from .checkout import index_of
 from .keeping import IN_USE_S, Allowance, Kept, surplus
 from .lock import try_lock
+from .mirror import take_incoming
 from .removal import discard_tree
+from .weight import sizes_bytes
 
 MOUNTS = Path("/proc/self/mountinfo")
 GONE = ".gone"  # on its way out: nobody finds it any more
@@ -36,20 +36,6 @@ async def collect_repositories(cache_dir: Path, allowance: Allowance, *, now_s: 
     await asyncio.to_thread(_remove_remains, cache_dir, now_s)
     due = surplus(kept, allowance, now_s)
     return [each for each in due if await asyncio.to_thread(_remove, cache_dir / each.name, cache_dir)]
-
-
-async def sizes_bytes(paths: Iterable[Path]) -> dict[Path, int]:
-    """On the disk. By a program of its own: a walk through all files in here would keep the event loop waiting."""
-    names = b"".join(os.fsencode(path) + b"\0" for path in paths)
-    if not names:
-        return {}
-    process = await asyncio.create_subprocess_exec(
-        "du", "--summarize", "--block-size=1", "--null", "--files0-from=-",
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
-    said, _ = await process.communicate(names)
-    lines = [line.split(b"\t", 1) for line in said.split(b"\0") if line]
-    return {Path(os.fsdecode(name)): int(size) for size, name in lines}
 
 
 def used_at_s(path: Path) -> float:
@@ -99,6 +85,10 @@ def _is_at_work(path: Path, root: Path) -> bool:
 
 def _remove_remains(root: Path, now_s: float) -> None:
     """What somebody was killed over: nobody else would ever come back to it."""
+    for mirror in root.glob("mirrors/*.git"):
+        with try_lock(_lock_of(mirror)) as is_mine:
+            if is_mine:  # else somebody fetches into it
+                take_incoming(mirror)
     for pattern in ("checkouts/*/*", "bundles/*", "mirrors/*"):
         for path in root.glob(pattern):
             with suppress(FileNotFoundError):

@@ -11,6 +11,7 @@ RepoError
 │   └── RemoteDown      its server cannot be reached, or broke off: another try may help
 ├── CommitMissing       the repository has no such commit
 ├── CheckoutFailed      the files of a commit cannot be written here
+├── RepositoryTooLarge  its server sends more than a repository may weigh, or than the disk has room for
 ├── SourceRefused       an address or a protocol that the operator does not allow
 ├── TreePartial         a patch that needs more of its work tree than there is
 ├── FilesRefused        a folder of links, or of more than a commit is made of here
@@ -97,6 +98,10 @@ class CommitMissing(RepoError):
 
 
 class CheckoutFailed(RepoError):
+    pass
+
+
+class RepositoryTooLarge(RepoError):
     pass
 
 

@@ -20,6 +20,11 @@ GIB = 1024**3
 NO_ROOM = ("No space left on device", "Disk quota exceeded", "Out of diskspace")
 READ_CHUNK_BYTES = 256 * 1024
 FOR_OTHERS = 0o022
+BLOCK_BYTES = 512  # of `ulimit -f`
+NOT_FOUND = 127  # a shell's exit code
+# A server's list of branches, or what a few bytes of its pack unpack to, would take all there is. Ten million objects
+# take one and a half.
+MAX_STRANGE_MEMORY_BYTES = 4 * GIB
 GRACE_S = 2.0  # for git to clean up; it needs milliseconds
 STDERR_KEPT_BYTES = 64 * 1024
 
@@ -96,6 +101,7 @@ async def git(
     timeout_s: float = 120.0,
     max_stdout_bytes: int = GIB,
     max_memory_bytes: int | None = None,
+    max_file_bytes: int | None = None,
     umask: int = -1,
     ok: Collection[int] = (0,),
 ) -> Completed:
@@ -103,8 +109,9 @@ async def git(
 
     Without `git_dir` git looks for a repository from `cwd` upwards. `protocols` are the transports that may be used
     (none by default, so that no command fetches unasked). Cancelled or late, the whole process group is ended.
-    `max_memory_bytes` is what this git may write to (Linux): files that it maps do not count. `umask`: -1 is ours;
-    `FOR_OTHERS` for files that another user is to read.
+    `max_memory_bytes` is what this git may write to (Linux): files that it maps do not count; with `protocols` there is
+    always a bound. `max_file_bytes` is what each file may grow to that it writes. Both hold for all that git starts,
+    whatever becomes of us. `umask`: -1 is ours; `FOR_OTHERS` for files that another user is to read.
     """
     places = {"GIT_DIR": git_dir, "GIT_WORK_TREE": work_tree, "GIT_INDEX_FILE": index_file}
     environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
@@ -112,16 +119,19 @@ async def git(
     environment |= {name: str(place) for name, place in places.items() if place is not None}
     settings = [part for setting in (*FIXED_CONFIGURATION, *configuration) for part in ("-c", setting)]
     place = cwd or work_tree or git_dir
-    process = await _start([*settings, *arguments], environment | dict(env or {}), place, umask)
+    if protocols and max_memory_bytes is None:
+        max_memory_bytes = MAX_STRANGE_MEMORY_BYTES
+    program = [*_bounded(max_memory_bytes, max_file_bytes), "git", *settings, *arguments]
+    process = await _start(program, environment | dict(env or {}), place, umask)
     try:
-        if max_memory_bytes is not None:
-            _bound_memory(process, max_memory_bytes)
         async with asyncio.timeout(timeout_s):
             completed = await _finish(process, stdin, max_stdout_bytes)
     except TimeoutError as e:
         raise GitTimedOut(f"git {arguments[0]} did not end within {timeout_s:g} seconds") from e
     finally:
         await _end_group(process)
+    if completed.exit_code == NOT_FOUND and NOT_FOUND not in ok and ": not found" in completed.stderr:
+        raise GitMissing("The program git cannot be started", hint="install git 2.39 or later")
     if completed.exit_code not in ok and any(sign in completed.stderr for sign in NO_ROOM):
         place = (env or {}).get("GIT_OBJECT_DIRECTORY") or work_tree or git_dir or cwd or "the temporary folder"
         raise DiskFull(f"The disk is full: no space left in {place}, for git {arguments[0]}", hint=FREE)
@@ -130,9 +140,25 @@ async def git(
     return completed
 
 
-async def _start(arguments: list[str], environment: dict[str, str], cwd: Path | None, umask: int) -> Process:
+def _bounded(max_memory_bytes: int | None, max_file_bytes: int | None) -> list[str]:
+    """What is started before git, which takes its place: a bound that is set from outside may be too late for what git
+    has started by then."""
+    bounds: list[str] = []
+    if max_memory_bytes is not None and sys.platform == "linux" and _is_tighter(max_memory_bytes, resource.RLIMIT_DATA):
+        bounds.append(f"ulimit -d {max_memory_bytes // 1024}")
+    if max_file_bytes is not None and _is_tighter(max_file_bytes, resource.RLIMIT_FSIZE):
+        bounds.append(f"ulimit -f {max_file_bytes // BLOCK_BYTES}")
+    return ["/bin/sh", "-c", " && ".join([*bounds, 'exec "$@"']), "sh"] if bounds else []
+
+
+def _is_tighter(limit: int, kind: int) -> bool:
+    _, hard = resource.getrlimit(kind)
+    return hard == resource.RLIM_INFINITY or hard > limit
+
+
+async def _start(program: list[str], environment: dict[str, str], cwd: Path | None, umask: int) -> Process:
     """Shielded: cancelled half-way, asyncio (3.11) would leave children behind or wait for ever on unmade pipes."""
-    spawning = asyncio.ensure_future(_spawn(arguments, environment, cwd, umask))
+    spawning = asyncio.ensure_future(_spawn(program, environment, cwd, umask))
     try:
         return await asyncio.shield(spawning)
     except asyncio.CancelledError:
@@ -141,11 +167,11 @@ async def _start(arguments: list[str], environment: dict[str, str], cwd: Path | 
         raise
 
 
-async def _spawn(arguments: list[str], environment: dict[str, str], cwd: Path | None, umask: int) -> Process:
+async def _spawn(program: list[str], environment: dict[str, str], cwd: Path | None, umask: int) -> Process:
     # fmt: off
     try:
         return await asyncio.create_subprocess_exec(
-            *("git", *arguments), stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, cwd=cwd, umask=umask,
+            *program, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, cwd=cwd, umask=umask,
             start_new_session=True,
         )
     # fmt: on
@@ -153,14 +179,6 @@ async def _spawn(arguments: list[str], environment: dict[str, str], cwd: Path | 
         if cwd is not None and not os.access(cwd, os.X_OK):
             raise FolderMissing(f"The folder {cwd} cannot be entered") from e
         raise GitMissing("The program git cannot be started", hint="install git 2.39 or later") from e
-
-
-def _bound_memory(process: Process, max_bytes: int) -> None:
-    if sys.platform == "linux":
-        with suppress(ProcessLookupError):  # it has ended
-            _, hard = resource.prlimit(process.pid, resource.RLIMIT_DATA)
-            if hard == resource.RLIM_INFINITY or hard > max_bytes:  # else it is bound tighter
-                resource.prlimit(process.pid, resource.RLIMIT_DATA, (max_bytes, max_bytes))
 
 
 async def _finish(process: Process, stdin: bytes, max_stdout_bytes: int) -> Completed:

@@ -12,10 +12,11 @@ from pathlib import Path
 from .bundle import unbundle
 from .content import files_of
 from .errors import UNSHALLOW_HINT, CommitMissing, GitFailed, RepositoryMissing, SourceRefused, full_disk, unread_format
-from .git import git
+from .git import BLOCK_BYTES, git
 from .lock import file_lock, stamp_use
 from .removal import discard_tree
-from .scratch import make_git_dir
+from .scratch import make_git_dir, object_environment
+from .weight import MAX_REPOSITORY_BYTES, too_large, while_bearable
 
 FETCH_TIMEOUT_S = 1800.0  # a first fetch of a large repository over a slow line
 DEFAULT_PROTOCOLS = ("https", "ssh")
@@ -23,6 +24,9 @@ COMMIT_HINT = "name a commit, branch or tag that the repository has; push it fir
 FULL_ID = re.compile(r"[0-9a-f]{40}")
 # A folder of our own mirrors, with a file for each commit that was found by its whole id: most are asked for often.
 SEEN = "muster-seen"
+# Where a fetch writes: what it leaves in its middle is told from what merges write into the mirror meanwhile.
+INCOMING = "incoming"
+PACK = (".pack", ".rev", ".idx")  # in the order in which they come: git looks for the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +93,14 @@ async def mirror_of(
     key: str | None = None,
     protocols: Collection[str] = DEFAULT_PROTOCOLS,
     env: Mapping[str, str] | None = None,
+    max_bytes: int = MAX_REPOSITORY_BYTES,
 ) -> Mirror:
     """The mirror that holds `commit`, from exactly one of `url` and `bundle`; both are read only when it is missing.
 
     `commit` may name a branch or a tag of `url`: it is fetched each time then, and `resolve` gives its id. `key`
     lets several bundles of one repository share a mirror. Without it, a bundle's mirror belongs to its commit. `env`
-    is of the fetch alone: what must not stand in a command line.
+    is of the fetch alone: what must not stand in a command line. `RepositoryTooLarge` when the mirror would be more
+    than `max_bytes`; of what came until then nothing stays.
     """
     if (url is None) == (bundle is None):
         raise SourceRefused("A mirror needs either an address or a bundle")
@@ -114,7 +120,11 @@ async def mirror_of(
             if bundle is not None:
                 await unbundle(mirror.git_dir, bundle)
             if url is not None:
-                await _fetch(mirror, url, commit, protocols, env)
+                take_incoming(mirror.git_dir)  # of a killed process; the lock is ours
+                try:
+                    await _fetch(mirror, url, commit, protocols, env, max_bytes)
+                finally:
+                    take_incoming(mirror.git_dir)
         await mirror.resolve(commit)
     return mirror
 
@@ -133,8 +143,19 @@ def _create(git_dir: Path) -> None:
     part.rename(git_dir)
 
 
+def take_incoming(git_dir: Path) -> None:
+    """The whole packs that a fetch has written: a branch may stand for them by now. Nothing else of it stays. The
+    caller holds the mirror's lock."""
+    incoming = git_dir / INCOMING
+    for index in incoming.glob("pack/pack-*.idx"):
+        for suffix in PACK:
+            with suppress(FileNotFoundError):
+                index.with_suffix(suffix).replace(git_dir / "objects/pack" / f"{index.stem}{suffix}")
+    discard_tree(incoming)
+
+
 async def _fetch(
-    mirror: Mirror, url: str, commit: str, protocols: Collection[str], env: Mapping[str, str] | None
+    mirror: Mirror, url: str, commit: str, protocols: Collection[str], env: Mapping[str, str] | None, max_bytes: int
 ) -> None:
     if url.startswith("-"):
         raise SourceRefused(f"{url!r} is not a repository's address")
@@ -143,14 +164,31 @@ async def _fetch(
     # Many servers hand out any commit by id, which is the smallest answer; the others hand out their refs only.
     attempts = [exact, everything] if FULL_ID.fullmatch(commit) else [everything]
     options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--end-of-options", url)
+    into = object_environment(mirror.git_dir / INCOMING, mirror.objects)
     for refs in attempts:
+        (mirror.git_dir / INCOMING / "pack").mkdir(parents=True, exist_ok=True)
         try:
-            fetch = ("fetch", *options, *refs)
-            await git(*fetch, git_dir=mirror.git_dir, protocols=protocols, env=env, timeout_s=FETCH_TIMEOUT_S)
+            fetch = git(
+                *("fetch", *options, *refs),
+                git_dir=mirror.git_dir,
+                protocols=protocols,
+                env={**(env or {}), **into},
+                configuration=("fetch.unpackLimit=1",),  # one file, whose growth the system itself bounds
+                timeout_s=FETCH_TIMEOUT_S,
+                max_file_bytes=max_bytes,
+            )
+            await while_bearable(fetch, mirror.git_dir, max_bytes)
             return
         except GitFailed as e:
+            if _is_cut_short(mirror.git_dir / INCOMING, max_bytes):
+                raise too_large(max_bytes) from e
             if refs is attempts[-1]:
                 raise _not_fetched(e, protocols) from e
+
+
+def _is_cut_short(incoming: Path, max_bytes: int) -> bool:
+    """Has a file come to its bound? Git does not say that this was what ended it."""
+    return any(path.stat().st_size >= max_bytes - BLOCK_BYTES for path in incoming.glob("pack/*"))
 
 
 def _not_fetched(failure: GitFailed, protocols: Collection[str]) -> SourceRefused | RepositoryMissing:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from repo.cache import sizes_bytes
 from repo.keeping import Kept
 from repo.removal import remove_tree
+from repo.weight import sizes_bytes
 
 from .base import Finding
 from .errors import ImageMissing, SandboxError

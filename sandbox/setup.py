@@ -18,10 +18,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from repo.cache import MOUNTS, sizes_bytes
+from repo.cache import MOUNTS
 from repo.keeping import IN_USE_S, Allowance, Kept, surplus
 from repo.lock import file_lock, stamp_use, try_lock
 from repo.removal import discard_tree
+from repo.weight import sizes_bytes
 
 from .base import WORKSPACE, Command, Limits, OnOutput, SandboxSpec, Setup, SetupLimits
 from .container import HOME, SHM, TMP

@@ -15,6 +15,7 @@ from typing import Any
 from envelope.agents import ModelPrice, WorkerCard
 from envelope.errors import MusterError
 from envelope.logs import get_logger
+from repo.weight import MAX_REPOSITORY_BYTES
 from sandbox.base import SandboxDriver
 from sandbox.choice import choose_driver
 from sandbox.errors import SandboxError
@@ -142,6 +143,7 @@ def make_runner(
         settings.image,
         allowed_roots=settings.allowed_roots,
         protocols=settings.git_protocols,
+        max_repository_bytes=settings.repositories_allowance.max_bytes or MAX_REPOSITORY_BYTES,
         setup_hosts=settings.setup_hosts,
         setup_limits=settings.setup_limits,
         credentials=credentials,

@@ -16,6 +16,7 @@ from repo.bundle import bundle
 from repo.checkout import checkout
 from repo.mirror import Mirror, mirror_of
 from repo.public import pinned_to_public
+from repo.weight import MAX_REPOSITORY_BYTES
 from sandbox.base import Limits, SandboxDriver, SandboxSpec, Setup, SetupLimits
 from sandbox.outlet import Outlet, Tell, tell_nobody
 from sandbox.uids import AGENT_GID, AGENT_UID
@@ -57,6 +58,7 @@ class Workspaces:
     setup_hosts: tuple[str, ...] | None = None  # None: those of this host's package index
     setup_limits: SetupLimits = field(default_factory=SetupLimits)
     credentials: Credentials = NO_CREDENTIALS
+    max_repository_bytes: int = MAX_REPOSITORY_BYTES
     private_addresses: frozenset[str] = frozenset()  # of the operator's own network, for tasks with a grant
     private_addresses_tenants: tuple[str, ...] = (NO_TENANT,)
 
@@ -117,7 +119,15 @@ class Workspaces:
         elif workspace.public:
             env, protocols, key = await pinned_to_public(url), ("https",), f"{url} as the public"
         commit = workspace.base
-        return await mirror_of(self.cache_dir, url=url, commit=commit, key=key, protocols=protocols, env=env)
+        return await mirror_of(
+            self.cache_dir,
+            url=url,
+            commit=commit,
+            key=key,
+            protocols=protocols,
+            env=env,
+            max_bytes=self.max_repository_bytes,
+        )
 
     async def _bundle_file(self, ref: str) -> Path:
         """A bundle travels once to each machine for each tenant, however many of its tasks start from it: one who names
