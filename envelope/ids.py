@@ -59,14 +59,15 @@ def digest_of(*parts: str | bytes) -> str:
     return digest.hexdigest()
 
 
-# A key that begins so is a digest of the work: it cannot stand for other work, so nobody compares.
+# A key that begins so is the fleet's own: it cannot stand for other work, so nobody compares.
 CONTENT = "content:"
 
 
 def content_key(*parts: str | bytes) -> str:
-    """An idempotency key made of what the work is, so that the same work has the same key everywhere.
+    """An idempotency key of the fleet's own. The queue compares the work of all other keys.
 
-    Who makes it decides what counts as the same work. The queue compares the work of all other keys.
+    It is made of the whole of the work (`work.key_of_work`), or of the task that starts it and the place there, so that
+    nobody else comes to it.
     """
     return CONTENT + digest_of(*parts)
 

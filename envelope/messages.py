@@ -124,6 +124,7 @@ class TaskRequest(Tagged):
     batch_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,100}$")] = ""
     retry_of: TaskId | None = None
     asks: AskTerms | None = None  # None: nobody can be asked
+    read_only: bool = False  # of a caller who may only look: what it comes to stands for nobody else's work
     created_at_ms: Annotated[int, Field(ge=0, lt=2**53)]
     signature: Signature | None = Field(default=None, exclude=True)  # stands beside the body on the wire, see codec.py
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from envelope.gate import GateObjection, GateRules
-from envelope.ids import BlobRef, content_key
+from envelope.ids import BlobRef
 from envelope.messages import TaskResult, Workspace
 from envelope.recipe import RecipeParams
 from envelope.scope import Scope
@@ -18,7 +18,7 @@ from .batch.retries import settled
 from .driver import Driver, Work, completed
 from .gating.trees import Trees
 from .judgement import Phase, Run, broken_base, read_run
-from .submit import BUILD, RECIPE_SCOPE, VERIFY, task_request
+from .submit import BUILD, RECIPE_SCOPE, VERIFY, keyed, task_request
 
 AGAIN = "again"  # why a run was made that is not the first of its phase
 
@@ -48,28 +48,23 @@ class Gate:
     def before(self) -> Work:
         """On the base. That a gate passes there holds for whoever asks; that it fails is looked at again, unless it
         excuses nothing."""
-        key = content_key("gate", "before", *self._about(self.workspace))
         reusable = completed if self.rules.known_failures == "reject" else _passed
-        return self._work("before", self.workspace, key, reusable)
+        return self._work("before", self.workspace, (), reusable)
 
     def after(self, changes: BlobRef | None, about: str = "") -> Work:
         """On the base with the diff `changes`. Each driver proves its own: a verdict may have been bad luck."""
         workspace = self.workspace.model_copy(update={"changes": changes})
-        again = (about,) if about else ()
-        key = content_key("gate", "after", self.driver.request.task_id, *self._about(workspace), *again)
-        return self._work("after", workspace, key, completed, about)
+        return self._work("after", workspace, (self.driver.request.task_id, about), completed, about)
 
     def before_again(self) -> Work:
         """The base once more: what fails there twice may fail after a change."""
-        key = content_key("gate", "before", self.driver.request.task_id, *self._about(self.workspace), AGAIN)
-        return self._work("before", self.workspace, key, completed, AGAIN)
+        return self._work("before", self.workspace, (self.driver.request.task_id, AGAIN), completed, AGAIN)
 
     def moved(self, phase: Phase, changes: BlobRef | None, about: str) -> Work:
         """With the clock moved forward: on the base, or with the diff `changes`."""
         workspace = self.workspace.model_copy(update={"changes": changes}) if changes else self.workspace
         own = (self.driver.request.task_id,) if changes else ()
-        key = content_key("gate", phase, *own, *self._about(workspace), self.rules.clock)
-        return self._work(phase, workspace, key, completed if changes else _passed, about, clock=self.rules.clock)
+        return self._work(phase, workspace, own, completed if changes else _passed, about, clock=self.rules.clock)
 
     async def read(self, phase: Phase, result: TaskResult, about: str = "") -> Run:
         """What a run of the gate saw, told to whoever watches; `TaskFailed` when it could not be run."""
@@ -115,9 +110,6 @@ class Gate:
             diff = (await patch_between(trees.mirror, self.workspace.base, tree)).diff
         return await self.driver.transport.blobs.put(diff)
 
-    def _about(self, workspace: Workspace) -> tuple[str, ...]:
-        return workspace.model_dump_json(), self._asked().model_dump_json(exclude_unset=True)
-
     def _asked(self, clock: str = "") -> RecipeParams:
         """Keys are left out where they can be: a worker of yesterday does not know them."""
         asked: dict[str, Any] = {"commands": self.commands}
@@ -135,7 +127,7 @@ class Gate:
         self,
         phase: Phase,
         workspace: Workspace,
-        key: str,
+        own: tuple[str, ...],
         reusable: Callable[[TaskResult], bool],
         about: str = "",
         clock: str = "",
@@ -148,11 +140,10 @@ class Gate:
             workspace=workspace,
             auth_scope=RECIPE_SCOPE,
             deadline_ms=self.driver.remaining_ms,
-            idempotency_key=key,
             sender=self.driver.request.agent,
         )
         title = " · ".join(filter(None, (f"gate {phase}", about, self.key)))
-        return Work(f"{phase}:{self.key}", request, title, reusable)
+        return Work(f"{phase}:{self.key}", keyed(request, "gate", phase, *own), title, reusable)
 
 
 def _passed(result: TaskResult) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, Protocol, TypeVar
 
-from envelope.ids import CONTENT, content_key, digest_of, new_trace_id
+from envelope.ids import CONTENT, content_key, digest_of
 from envelope.messages import NOT_AT_ALL, TaskRequest, Workspace
 from envelope.scope import common
 from transport.base import Transport
@@ -20,7 +20,7 @@ from .fanout.spec import FanoutParams
 from .looking import READ_SCOPE, STEERS, refuse_write
 from .prompting import going_on, listener
 from .settings import Settings
-from .submit import BATCH, DRIVERS, EVAL, FANOUT, RUN, GoalParams, GoalStep, is_goal, params_of
+from .submit import BATCH, DRIVERS, EVAL, FANOUT, RUN, GoalParams, GoalStep, is_goal, params_of, under_key
 
 READS_ONLY = "no gate was run: this is read-only, and a gate proves changes"
 
@@ -47,29 +47,24 @@ def narrowed(requests: Sequence[TaskRequest], settings: Settings) -> Sequence[Ta
 def as_read_only(request: TaskRequest) -> TaskRequest:
     """The same work, narrowed to looking. `WouldWrite` for what makes no sense without more.
 
-    Its key is another: what a stranger had looked at stands for nobody's work, nor the other way round.
+    Its key is another, and so are those of all that it starts (`TaskRequest.read_only`): what a stranger had looked at
+    stands for nobody's work, nor the other way round.
     """
     narrowed: dict[str, Any] = {
         "auth_scope": common(READ_SCOPE, request.auth_scope),
         "workspace": _workspace(request.workspace),
-        **_key(request),
+        "read_only": True,
     }
     narrow_params = _PARAMS.get(request.agent) if request.recipient == DRIVERS else None
     if narrow_params is not None:
         narrowed["input"] = request.input.model_copy(update={"params": narrow_params(request)})
-    return request.model_copy(update=narrowed)
+    made = request.model_copy(update=narrowed)
+    return under_key(made, _key(request.idempotency_key)) if request.idempotency_key else made
 
 
-def _key(request: TaskRequest) -> dict[str, str]:
-    """Of a caller's own name for the work another name: the queue compares what it stands for. A trace that starts
-    under a key lives where that says, as `task_request` has it."""
-    key = request.idempotency_key
-    if not key:
-        return {}
-    key = content_key("read-only", key) if key.startswith(CONTENT) else f"read-only:{digest_of(key)}"
-    if request.parent_task_id or request.resume_token:
-        return {"idempotency_key": key}
-    return {"idempotency_key": key, "trace_id": new_trace_id(key=f"{request.tenant}:{key}")}
+def _key(key: str) -> str:
+    """Of a caller's own name for the work another name: the queue compares what it stands for."""
+    return content_key("read-only", key) if key.startswith(CONTENT) else f"read-only:{digest_of(key)}"
 
 
 async def require_own_sessions(transport: Transport, requests: Sequence[TaskRequest]) -> None:

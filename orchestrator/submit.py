@@ -19,6 +19,7 @@ from envelope.messages import Attachment, ContextRef, Priority, TaskInput, TaskR
 from envelope.plan import Plan
 from envelope.scope import Scope, common
 from envelope.wire import Wire
+from envelope.work import key_of_work
 
 from .errors import BadInput, near_miss
 from .planner.modes import PlanMode
@@ -94,13 +95,15 @@ class GoalFields(TypedDict, total=False):
 class RepositoryInput(Wire):
     """A repository of a batch: its name in reports, a bundle blob with the full history of `base`.
 
-    `url`: where it was fetched from, with no credential in it; empty for a local one. `forge`: as its batch names it.
+    `url`: where it was fetched from, with no credential in it; empty for a local one. `origin`: what stands for a local
+    one's place (see `origin_of`); of a bundle nobody knows where it is from. `forge`: as its batch names it.
     """
 
     name: str
     bundle: str
     base: str
     url: str = ""
+    origin: str = ""
     forge: str = ""
 
 
@@ -185,15 +188,25 @@ def is_goal(request: TaskRequest) -> bool:
 
 def repeated(request: TaskRequest, dead_task_id: str) -> TaskRequest:
     """The same work once more. Derived from the task that failed, so that whoever repeats it, too, finds it again."""
-    key = content_key(request.idempotency_key, dead_task_id)
     again = {
         "task_id": new_task_id(),
-        "trace_id": request.trace_id if request.parent_task_id else _new_trace_id(request.tenant, key),
-        "idempotency_key": key,
         "retry_of": dead_task_id,
         "created_at_ms": time.time_ns() // 1_000_000,
     }
-    return request.model_copy(update=again)
+    return under_key(request.model_copy(update=again), content_key(request.idempotency_key, dead_task_id))
+
+
+def keyed(request: TaskRequest, *more: str, code: Sequence[str] | None = None) -> TaskRequest:
+    """Under a key made of all that it asks for, by which whoever asks the same finds it; see `key_of_work`."""
+    return under_key(request, key_of_work(request, *more, code=code))
+
+
+def under_key(request: TaskRequest, key: str) -> TaskRequest:
+    """A trace that starts under a key lives where that says."""
+    if request.parent_task_id:
+        return request.model_copy(update={"idempotency_key": key})
+    trace_id = _new_trace_id(request.tenant, key, near=request.trace_id if request.resume_token else "")
+    return request.model_copy(update={"idempotency_key": key, "trace_id": trace_id})
 
 
 def _new_trace_id(tenant: str, idempotency_key: str, *, near: str = "") -> str:
@@ -214,9 +227,14 @@ NESTED: dict[str, type[Wire]] = {"budget": Budget, "workspace": Workspace, "asks
 
 
 def task_request(
-    *, parent: TaskRequest | None = None, near: str = "", sender: str = "api", **fields: Unpack[TaskFields]
+    *,
+    parent: TaskRequest | None = None,
+    driver: TaskRequest | None = None,
+    near: str = "",
+    sender: str = "api",
+    **fields: Unpack[TaskFields],
 ) -> TaskRequest:
-    """One task: a root in a trace of its own, or a child of `parent` in the parent's.
+    """One task: a root in a trace of its own, or a child of `parent` in the parent's. `driver`: for whom a root works.
 
     `near`: the trace of the session that `resume_token` names; the new one must be where that is.
     `BadInput` names the field that is wrong, unknown or missing.
@@ -228,7 +246,8 @@ def task_request(
         raise BadInput(f"a task has no field {unknown!r}", hint=near_miss(unknown, TaskFields.__annotations__))
     for name, model in NESTED.items():
         _require_known(name, fields.get(name), model)
-    tenant = fields.get("tenant") or (parent.tenant if parent else "default")
+    above = parent or driver
+    tenant = fields.get("tenant") or (above.tenant if above else "default")
     key = fields.get("idempotency_key", "")
     values: dict[str, Any] = {
         "task_id": new_task_id(),
@@ -237,8 +256,10 @@ def task_request(
         "tenant": tenant,
         "intent": intent_of(fields.get("prompt", "")) or fields.get("agent", ""),
         "sender": sender,
-        "asks": parent.asks if parent else AskTerms(),
+        "asks": above.asks if above else AskTerms(),
+        "read_only": above.read_only if above else False,
         "created_at_ms": time.time_ns() // 1_000_000,
+        **({"batch_id": driver.task_id, "priority": driver.priority} if driver else {}),
         **fields,
     }
     try:

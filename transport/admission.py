@@ -12,6 +12,7 @@ from envelope.errors import MusterError
 from envelope.ids import CONTENT, digest_of
 from envelope.messages import TaskRequest, TaskResult
 from envelope.scope import narrow
+from envelope.work import work_in
 
 from .base import Lease
 from .bounds import MAX_REQUESTS, MAX_REQUESTS_BYTES
@@ -32,14 +33,6 @@ def flow_of(request: TaskRequest) -> str:
     return request.batch_id if request.batch_id and not request.parent_task_id else request.trace_id
 
 
-# Fields of a request that do not count as its work: who asks, when and where, and its limits. Whoever joins an earlier
-# task gets that one's limits.
-_BESIDE_WORK = {
-    *("kind", "schema_version", "signature"),
-    *("task_id", "trace_id", "parent_task_id", "batch_id", "retry_of", "traceparent", "tracestate"),
-    *("sender", "tenant", "intent", "asks", "idempotency_key", "created_at_ms"),
-    *("budget", "deadline_ms", "priority"),
-}
 # Of a workspace: whether its submitter trusts the repository, and may reach its address.
 _BESIDE_CODE = {"trusted", "public"}
 # Of parameters: the agents that live workers offer for the steps of a plan.
@@ -51,31 +44,20 @@ def work_of(request: TaskRequest) -> str:
     """A digest of what a key stands for, to be compared where the key comes again.
 
     Empty where nothing is compared: without a key, and for a key that is a digest of the work itself
-    (`envelope.ids.content_key`). Code is told by its commit: bundles of one commit may differ in their bytes.
+    (`envelope.work.key_of_work`).
     """
     if not request.idempotency_key or request.idempotency_key.startswith(CONTENT):
         return ""
-    work = request.model_dump(mode="json", exclude=_BESIDE_WORK, exclude_defaults=True)
+    work = work_in(request)
     if request.workspace:
         work["workspace"] = _without(work["workspace"], _BESIDE_CODE)
     if request.input.params:
         work["input"]["params"] = _without(work["input"]["params"], _BESIDE_PARAMS)
-    work["auth_scope"] = sorted(request.auth_scope)
-    return digest_of(json.dumps(_without_bundles(work), sort_keys=True))[:WORK_DIGITS]
+    return digest_of(json.dumps(work, sort_keys=True))[:WORK_DIGITS]
 
 
 def _without(fields: dict[str, Any], names: set[str]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in names}
-
-
-def _without_bundles(value: Any) -> Any:
-    """Drivers name repositories in their parameters, too: wherever a bundle stands beside the commit in it."""
-    if isinstance(value, dict):
-        kept: dict[str, Any] = _without(value, {"bundle"}) if "base" in value else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        return {name: _without_bundles(inner) for name, inner in kept.items()}
-    if isinstance(value, list):
-        return [_without_bundles(inner) for inner in value]  # pyright: ignore[reportUnknownVariableType]
-    return value
 
 
 def refusal(request: TaskRequest, why: str, what: str = "") -> TransportError:

@@ -9,7 +9,6 @@ from contextlib import aclosing
 from typing import Any, cast
 
 from envelope.artifacts import FOLDER
-from envelope.ids import content_key
 from envelope.messages import Workspace
 from envelope.recipe import RecipeParams
 from repo.content import blobs_of
@@ -18,7 +17,7 @@ from repo.mirror import Mirror
 from ..driver import Driver, Work, completed
 from ..errors import BadInput, TaskFailed
 from ..globs import matching
-from ..submit import BUILD, RECIPE, RECIPE_SCOPE, RepositoryInput, task_request
+from ..submit import BUILD, RECIPE, RECIPE_SCOPE, RepositoryInput, keyed, task_request
 from .report import BatchReport
 from .request import BatchParams
 from .retries import settled
@@ -79,10 +78,9 @@ def _work(driver: Driver, spec: BatchSpec, given: RepositoryInput) -> Work:
         auth_scope=RECIPE_SCOPE,
         deadline_ms=driver.remaining_ms,
         intent=f"shards of {given.name}",
-        idempotency_key=content_key("shards", command, *spec.setup.commands, given.name, given.base),
         sender="batch",
     )
-    return Work(f"shards:{given.name}", request, f"shards of {given.name}")
+    return Work(f"shards:{given.name}", keyed(request, "shards", given.name), f"shards of {given.name}")
 
 
 def _keyed(printed: bytes, files: Iterable[str], spec: BatchSpec, name: str) -> Found:

@@ -234,10 +234,10 @@ class Batches:
         before: dict[str, str] = {}
         for given in params.repositories:
             if start := plan.starts.get(given.name):
-                before |= await _works_then(params, Start(start.git_dir, given.base, None), given.name)
+                before |= await _works_then(params, Start(start.git_dir, given.base, None), given)
         after: dict[str, str] = {}
         for name, shards in (await all_shards(plan.spec, plan.starts, found=plan.found)).items():
-            after |= works_of(shards, plan.spec, name=name)
+            after |= works_of(shards, plan.spec, _unpacked(name, plan.starts[name]))
         found = difference(before, after, specs=(params.spec, plan.spec), earlier=earlier)
         result = await self.muster.result(earlier)
         if result is None or not found.same:
@@ -247,7 +247,7 @@ class Batches:
 
     async def done_before(self, plan: Planned, task_id: str) -> Handle | None:
         """That task, when it was this very batch and completed: then nothing need be packed."""
-        inputs = [RepositoryInput(name=name, bundle="", base=start.base) for name, start in plan.starts.items()]
+        inputs = [_unpacked(name, start) for name, start in plan.starts.items()]
         request = batch_request(plan.spec, inputs, settings=self.muster.settings, found=plan.found)
         [wanted] = narrowed([request], self.muster.settings)
         try:
@@ -260,11 +260,16 @@ class Batches:
         return Handle(earlier.task_id, earlier.trace_id, existing=True)
 
     async def _packed(self, name: str, start: Start) -> RepositoryInput:
-        told = {"name": name, "url": start.url, "forge": start.forge}
+        given = _unpacked(name, start)
         if start.bundle:
-            return RepositoryInput(bundle=start.bundle, base=start.base, **told)
+            return given
         workspace = await self.muster.pack(start.folder or await locate(start.git_dir), commit=start.base)
-        return RepositoryInput(bundle=workspace.bundle or "", base=workspace.base, **told)
+        return given.model_copy(update={"bundle": workspace.bundle or "", "base": workspace.base})
+
+
+def _unpacked(name: str, start: Start) -> RepositoryInput:
+    told = {"url": start.url, "origin": start.origin, "forge": start.forge}
+    return RepositoryInput(name=name, bundle=start.bundle, base=start.base, **told)
 
 
 def require_known_shards(spec: BatchSpec, file: Path) -> None:
@@ -289,11 +294,11 @@ def _told(place: Place | str) -> str:
     return place.address.url if isinstance(place, Place) else place
 
 
-async def _works_then(params: BatchParams, start: Start, name: str) -> dict[str, str]:
+async def _works_then(params: BatchParams, start: Start, given: RepositoryInput) -> dict[str, str]:
     if params.spec.shards.command is not None:
         return {}
     try:
-        found = await all_shards(params.spec, {name: start}, found=params.found)
+        found = await all_shards(params.spec, {given.name: start}, found=params.found)
     except (RepoError, BadInput):
         return {}  # a commit that was thrown away since: nothing is known of it, and all counts as new
-    return works_of(found[name], params.spec, name=name)
+    return works_of(found[given.name], params.spec, given)

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from envelope.wire import Wire
 
+from ..submit import RepositoryInput
 from .shards import Shard
 from .spec import BatchSpec
 from .stages import work_key
@@ -50,9 +51,9 @@ class Difference(Wire):
         return self.model_copy(update={"same": same, "repeated": dict(whys)})
 
 
-def works_of(shards: Iterable[Shard], spec: BatchSpec, *, name: str) -> dict[str, str]:
+def works_of(shards: Iterable[Shard], spec: BatchSpec, given: RepositoryInput) -> dict[str, str]:
     """The shards of one repository: what each is called, and what its work is."""
-    return {f"{name}:{shard.key}": work_key(shard, spec, name=name) for shard in shards}
+    return {f"{given.name}:{shard.key}": work_key(shard, spec, given) for shard in shards}
 
 
 def difference(

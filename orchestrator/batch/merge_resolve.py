@@ -9,7 +9,6 @@ from collections.abc import Collection
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from envelope.ids import content_key
 from envelope.messages import TaskRequest, TaskResult, Workspace
 from envelope.pattern import MAX_PATTERN_CHARS
 from repo.errors import PatchRefused
@@ -19,7 +18,7 @@ from repo.merge_sides import Side
 
 from ..driver import Driver, Ended, Work, completed
 from ..repositories import reference
-from ..submit import BUILD, RECIPE_SCOPE, RepositoryInput, task_request
+from ..submit import BUILD, RECIPE_SCOPE, RepositoryInput, keyed, task_request
 from .fund import Fund
 from .merge import Material, Resolution
 from .spec import BatchSpec
@@ -122,7 +121,8 @@ class Resolver:
         blobs = self.driver.transport.blobs
         shown = await reference(self.material.mirror, blobs, given.base, conflict.tree)
         prompt = self._prompt(collision, conflict)
-        return task_request(
+        made = task_request(
+            driver=request,
             agent=rules.agent,
             pool=BUILD,
             prompt=prompt,
@@ -132,16 +132,10 @@ class Resolver:
             auth_scope=(*RECIPE_SCOPE, *(f"edit:{path}" for path in conflict.paths)),
             deadline_ms=self.driver.remaining_ms,
             intent=f"resolve {given.name}:{collision.key}"[:200],
-            idempotency_key=content_key(
-                "resolve", given.name, given.base, conflict.tree, rules.agent, request.model, prompt
-            ),
             model=request.model,
-            priority=request.priority,
-            tenant=request.tenant,
-            batch_id=request.task_id,
             sender=request.agent,
-            asks=request.asks,
         )
+        return keyed(made, "resolve", given.name)
 
     def _prompt(self, collision: Collision, conflict: Conflict) -> str:
         patches = self.material.patches

@@ -18,7 +18,7 @@ from ..starting import Tell, starting_point
 from .file import require_own_remotes
 from .preview import BatchPreview, preview
 from .spec import BatchSpec, Repository
-from .starts import Start, fetched, folder_of, named, remote_at, unpacked
+from .starts import Start, fetched, folder_of, named, origin_of, remote_at, unpacked
 
 Found = dict[str, dict[str, dict[str, str]]]
 Reach = Callable[[Repository], Awaitable[Remote]]
@@ -111,4 +111,4 @@ async def start_of(
         hint = e.hint or f"correct its path in {file}; what is gone for good comes off it"
         raise RepositoryMissing(str(e), hint=hint) from e
     base = await Mirror(local.git_dir).resolve(repository.base) if repository.base else local.head
-    return Start(local.git_dir, base, local.root, forge=repository.forge)
+    return Start(local.git_dir, base, local.root, origin=await origin_of(local), forge=repository.forge)

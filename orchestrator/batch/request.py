@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from envelope.asks import AskTerms
 from envelope.budget import Budget
-from envelope.ids import content_key
 from envelope.messages import TaskRequest
 from envelope.wire import Wire
 
 from ..settings import Settings
-from ..submit import BATCH, DRIVERS, FULL_SCOPE, RepositoryInput, task_request
+from ..submit import BATCH, DRIVERS, FULL_SCOPE, RepositoryInput, keyed, task_request
 from .spec import BatchSpec
 
 
@@ -40,11 +38,9 @@ def batch_request(
     The same file on the same commits has the same key, unless the caller has one; `Muster.submit_repeatable` repeats
     a failed one.
     """
-    content = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
-    places = [f"{repository.name}\n{repository.base}" for repository in repositories]
     params = BatchParams(spec=spec, repositories=tuple(repositories), found=found)
     limits = spec.limits
-    return task_request(
+    request = task_request(
         agent=BATCH,
         pool=DRIVERS,
         prompt=spec.name,
@@ -54,8 +50,9 @@ def batch_request(
             max_cost_microusd=limits.budget_microusd(settings.budget_microusd), waits_at_cap=asks is not None
         ),
         deadline_ms=limits.deadline_ms(settings.deadline_ms),
-        idempotency_key=idempotency_key or content_key("batch", content, json.dumps(found, sort_keys=True), *places),
+        idempotency_key=idempotency_key,
         tenant=tenant or settings.tenant,
         sender=sender,
         asks=asks,
     )
+    return request if idempotency_key else keyed(request)

@@ -7,15 +7,16 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from typing import Any
 
 from envelope.budget import Budget
-from envelope.ids import BlobRef, content_key, digest_of
+from envelope.ids import BlobRef, digest_of
 from envelope.messages import TaskRequest, Workspace
 from envelope.recipe import RecipeParams
 from envelope.scope import Scope, common
 
 from ..fanout.items import prompt_for
-from ..submit import BUILD, RECIPE, RECIPE_SCOPE, RepositoryInput, task_request
+from ..submit import BUILD, RECIPE, RECIPE_SCOPE, RepositoryInput, keyed, task_request
 from .shards import Shard
 from .spec import BatchSpec, Shards
 from .step import Step, When
@@ -68,30 +69,21 @@ def stage_request(
     `changes`: what the stages before this one have made of the base.
     """
     prompt, recipe = _filled(stage, shard, repository.name)
-    params = recipe.model_dump(mode="json", exclude_unset=True) if recipe else {}
-    key = content_key("shard", _work(stage, shard, spec, repository, driver.model), changes or "")
-    scope = _scope_of(stage, spec.shards, shard)
-    granted = common(scope, driver.auth_scope)
-    if set(granted) != set(scope):  # what was done with less, by a batch that only looks for one, stands for no other's
-        key = content_key(key, *sorted(granted))
-    return task_request(
+    made = task_request(
+        driver=driver,
         agent=stage.agent or RECIPE,
         pool=BUILD,
         prompt=prompt,
-        params=params,
+        params=_told(recipe),
         workspace=Workspace(bundle=repository.bundle, base=repository.base, setup=spec.setup.commands, changes=changes),
-        auth_scope=granted,
+        auth_scope=common(_scope_of(stage, spec.shards, shard), driver.auth_scope),
         budget=budget,
         deadline_ms=deadline_ms,
         intent=shard_intent(f"{repository.name}:{shard.key}"),
-        idempotency_key=key,
         model=driver.model,
-        priority=driver.priority,
-        tenant=driver.tenant,
-        batch_id=driver.task_id,
         sender="batch",
-        asks=driver.asks,
     )
+    return keyed(made, "shard", code=_code(shard, repository))
 
 
 def shard_intent(key: str) -> str:
@@ -99,18 +91,29 @@ def shard_intent(key: str) -> str:
     return f"{SHARD} {key}"[:200]
 
 
-def work_key(shard: Shard, spec: BatchSpec, *, name: str) -> str:
+def work_key(shard: Shard, spec: BatchSpec, repository: RepositoryInput) -> str:
     """All that a shard's steps are made of, as one word: when it is the same, there is nothing to do again."""
-    repository = RepositoryInput(name=name, bundle="", base="")
-    return digest_of(*(_work(stage, shard, spec, repository, "") for stage in stages_of(spec.steps)))
+    return digest_of(
+        *_code(shard, repository), *(_work(stage, shard, spec, repository) for stage in stages_of(spec.steps))
+    )
 
 
-def _work(stage: Stage, shard: Shard, spec: BatchSpec, repository: RepositoryInput, model: str) -> str:
-    """The same steps on the same content are done once, whichever commit it is in."""
+def _work(stage: Stage, shard: Shard, spec: BatchSpec, repository: RepositoryInput) -> str:
     prompt, recipe = _filled(stage, shard, repository.name)
-    params = recipe.model_dump(mode="json", exclude_unset=True) if recipe else {}
-    work = [stage.agent, prompt, params, spec.setup.commands, spec.shards.also_edit, model]
-    return json.dumps([work, repository.name, shard.content or repository.base, shard.key])
+    scope = _scope_of(stage, spec.shards, shard)
+    return json.dumps([stage.agent, prompt, _told(recipe), spec.setup.commands, scope])
+
+
+def _code(shard: Shard, repository: RepositoryInput) -> tuple[str, ...]:
+    """The same steps on the same content of one repository are done once, whichever commit it is in. An agent may read
+    more than its shard is made of: what a fork says beside that stands for no other repository."""
+    source = repository.url or repository.origin
+    content = shard.content if source else ""
+    return repository.name, source, content or repository.base, shard.key
+
+
+def _told(recipe: RecipeParams | None) -> dict[str, Any]:
+    return recipe.model_dump(mode="json", exclude_unset=True) if recipe else {}
 
 
 def _filled(stage: Stage, shard: Shard, name: str) -> tuple[str, RecipeParams | None]:

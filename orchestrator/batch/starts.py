@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import posixpath
+import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from envelope.ids import digest_of
 from repo.errors import RepositoryMissing
+from repo.local import LocalRepository
 from repo.mirror import mirror_of
 from repo.pointed import commit_at
-from repo.remotes import Remote
+from repo.remotes import Remote, address_of
 from repo.temporary import temporary_folder
 from transport.blobs.base import Blobs
 
@@ -27,13 +30,15 @@ from .spec import Repository
 class Start:
     """`folder` is of a local repository, whose branches can be set; None for what was fetched, which has a `url`.
 
-    `forge`: whose token lets git in there. `bundle`: the blob that it came in.
+    `origin`: what stands for the folder's repository. `forge`: whose token lets git in there. `bundle`: the blob that
+    it came in.
     """
 
     git_dir: Path
     base: str
     folder: Path | None
     url: str = ""
+    origin: str = ""
     forge: str = ""
     bundle: str = ""
 
@@ -52,6 +57,17 @@ def named(repositories: Iterable[Repository], file: Path) -> dict[str, Repositor
 def folder_of(repository: Repository, file: Path) -> Path:
     """Paths in a batch file are relative to it."""
     return (file.parent / (repository.path or "")).resolve()
+
+
+async def origin_of(local: LocalRepository) -> str:
+    """One word for where a local repository is: its folder, and the address that it is a clone of. Another repository
+    may say that address of itself, and another machine may have such a folder."""
+    common = local.place.common_dir.resolve()
+    try:
+        address = await address_of(local.root, "origin")
+    except RepositoryMissing:
+        address = socket.gethostname()
+    return digest_of(str(common), address)
 
 
 async def remote_at(repository: Repository, forges: Mapping[str, ForgeSettings]) -> Remote:

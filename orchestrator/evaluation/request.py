@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from pydantic import Field
 
 from envelope.budget import Budget
-from envelope.ids import BlobRef, content_key
+from envelope.ids import BlobRef
 from envelope.messages import TaskRequest
 from envelope.scope import Scope
 from envelope.wire import Wire
 
 from ..settings import Settings
-from ..submit import DRIVERS, EVAL, RECIPE_SCOPE, GoalStep, HiddenTests, task_request
+from ..submit import DRIVERS, EVAL, RECIPE_SCOPE, GoalStep, HiddenTests, keyed, task_request
 from .spec import SuiteSpec
 
 
@@ -64,22 +63,19 @@ def eval_request(
         record=record,
         cassettes=None if cassettes is None else dict(cassettes),
     )
-    told = params.model_dump(mode="json")
-    places = {name: [case.base, case.hidden.base if case.hidden else ""] for name, case in cases.items()}
-    content = json.dumps({**told, "cases": places}, sort_keys=True)
     cap = limits.budget_microusd(settings.budget_microusd)
-    return task_request(
+    request = task_request(
         agent=EVAL,
         pool=DRIVERS,
         prompt=spec.name,
-        params=told,
+        params=params.model_dump(mode="json"),
         auth_scope=_scope(agents),
         budget=Budget(max_cost_microusd=cap),
         deadline_ms=limits.deadline_s * 1000 if limits.deadline_s else settings.limits.max_deadline_ms,
-        idempotency_key=content_key("eval", content, str(cap)),
         tenant=tenant or settings.tenant,
         sender=sender,
     )
+    return keyed(request, str(cap))
 
 
 def _scope(agents: Mapping[str, GoalStep]) -> Scope:

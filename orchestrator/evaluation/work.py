@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from envelope.budget import MICROUSD_PER_USD
-from envelope.ids import content_key
 from envelope.messages import TaskRequest, Workspace
 
 from ..driver import Work
-from ..submit import DRIVERS, RUN, GoalParams, scope_of_goal, task_request
+from ..submit import DRIVERS, RUN, GoalParams, keyed, scope_of_goal, task_request
 from .matrix import Sample, prompt_of
 from .outcomes import is_final
 from .request import EvalParams
@@ -58,33 +56,25 @@ def sample_work(request: TaskRequest, params: EvalParams, sample: Sample, *, cap
         replay=params.cassettes[sample.key] if params.cassettes is not None else None,
         temperature=sample.variant.temperature,
     )
-    prompt = prompt_of(spec, sample)
     deadline_ms = case.deadline_s * 1000 if case.deadline_s else params.sample_deadline_ms
-    told: dict[str, Any] = goal.model_dump(mode="json")
-    hidden = hidden_of(params, sample)
-    what = {**told, "hidden": hidden}  # a bundle's bytes may differ for the same commit
-    limits = (str(cap_microusd), str(deadline_ms))
     digest, model = params.made_of.get(sample.variant.agent, ("", ""))
-    who = (digest, sample.variant.model or model)
-    key = content_key("sample", prompt, repr(what), repr(setup), given.base, *who, *limits, sample.key)
     child = task_request(
+        driver=request,
         agent=RUN,
         pool=DRIVERS,
-        prompt=prompt,
-        params=told,
+        prompt=prompt_of(spec, sample),
+        params=goal.model_dump(mode="json"),
         workspace=Workspace(bundle=given.bundle, base=given.base, setup=setup),
         auth_scope=scope_of_goal(goal),
         budget=request.budget.model_copy(update={"max_cost_microusd": cap_microusd, "waits_at_cap": False}),
         deadline_ms=deadline_ms,
         intent=f"eval: {sample.key}"[:200],
-        idempotency_key=key,
         model=sample.variant.model,
-        priority=request.priority,
-        tenant=request.tenant,
-        batch_id=request.task_id,
         sender="eval",
     )
-    return Work(sample.key, child, sample.key, reusable=partial(is_final, hidden=hidden))
+    more = (digest, sample.variant.model or model, str(cap_microusd), str(deadline_ms), sample.key)
+    reusable = partial(is_final, hidden=hidden_of(params, sample))
+    return Work(sample.key, keyed(child, "sample", *more), sample.key, reusable=reusable)
 
 
 def within(work: Work, own_ms: int, left_ms: int) -> Work:

@@ -7,12 +7,11 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from envelope.errors import ErrorCode
-from envelope.ids import content_key
 from envelope.messages import Attachment, ErrorInfo, Output, TaskResult
 
 from ..driver import Driver, Ended, Work, completed, ended_with
 from ..gathering import Policy
-from ..submit import params_of, task_request
+from ..submit import keyed, params_of, task_request
 from .items import Item, items_of_blob, prompt_for, require_short, title_of
 from .report import ANSWERS_NAME, Answer, answer_of, report_text
 from .spec import FanoutParams
@@ -38,38 +37,25 @@ async def drive_fanout(driver: Driver) -> TaskResult:
 
 
 def _work(driver: Driver, params: FanoutParams, item: Item) -> Work:
-    """A root in a trace of its own, as a batch's shards are: equal parts of the money, found again by what it is."""
+    """A root in a trace of its own, as a batch's shards are: equal parts of the money, found again by what it is. What
+    is to be compared is asked for anew each time, however equal the words."""
     request = driver.request
     cap = request.budget.max_cost_microusd
-    prompt = prompt_for(request.input.prompt, item)
-    workspace = request.workspace
+    compared = params.want.policy in (Policy.BEST, Policy.QUORUM)
     child = task_request(
+        driver=request,
         agent=params.agent,
         pool=params.pool,
-        prompt=prompt,
-        workspace=workspace,
+        prompt=prompt_for(request.input.prompt, item),
+        workspace=request.workspace,
         auth_scope=params.auth_scope,
         budget=request.budget.model_copy(update={"max_cost_microusd": None if cap is None else cap // params.count}),
         deadline_ms=driver.remaining_ms,
         intent=f"fan-out: {title_of(item)}"[:200],
-        idempotency_key=_key(driver, params, item, prompt),
         model=request.model,
-        priority=request.priority,
-        tenant=request.tenant,
-        batch_id=request.task_id,
         sender="fanout",
-        asks=request.asks,
     )
-    return Work(item["number"], child, title_of(item))
-
-
-def _key(driver: Driver, params: FanoutParams, item: Item, prompt: str) -> str:
-    """Made of what the work is. What is to be compared must be asked for anew each time, however equal the words."""
-    request = driver.request
-    base = request.workspace.base if request.workspace else ""
-    compared = params.want.policy in (Policy.BEST, Policy.QUORUM)
-    number = item["number"] if compared else ""
-    return content_key("item", params.agent, ",".join(params.auth_scope), prompt, base, request.model, number)
+    return Work(item["number"], keyed(child, "item", item["number"] if compared else ""), title_of(item))
 
 
 async def _run(driver: Driver, works: Sequence[Work], max_running: int | None) -> AsyncGenerator[Ended]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from pydantic import Field
 
 from envelope.agents import AgentCard
 from envelope.asks import AskTerms
 from envelope.budget import Budget
-from envelope.ids import BlobRef, content_key
+from envelope.ids import BlobRef
 from envelope.messages import TaskRequest, Workspace
 from envelope.scope import Scope
 from transport.blobs.base import Blobs
@@ -19,7 +18,7 @@ from transport.blobs.base import Blobs
 from ..errors import BadInput
 from ..gathering import Policy, Want
 from ..settings import Settings
-from ..submit import DRIVERS, FANOUT, GoalStep, scope_of, task_request
+from ..submit import DRIVERS, FANOUT, GoalStep, keyed, scope_of, task_request
 from .items import Item, blob_of_items, check_prompt
 
 
@@ -64,26 +63,23 @@ async def fanout_request(
     settings: Settings,
     **fields: Unpack[FanoutFields],
 ) -> TaskRequest:
-    """One task that makes one for each item. The same prompt, items and commit have the same key."""
-    params = await _params(prompt, items, agent, blobs, fields)
-    told: dict[str, Any] = params.model_dump(mode="json")
-    workspace, model, deadline_ms = fields.get("workspace"), fields.get("model", ""), fields.get("deadline_ms")
-    base = workspace.base if workspace else ""
-    return task_request(
+    """One task that makes one for each item. The same of them has the same key."""
+    params, deadline_ms = await _params(prompt, items, agent, blobs, fields), fields.get("deadline_ms")
+    request = task_request(
         agent=FANOUT,
         pool=DRIVERS,
         prompt=prompt,
-        params=told,
-        workspace=workspace,
+        params=params.model_dump(mode="json"),
+        workspace=fields.get("workspace"),
         auth_scope=params.auth_scope,
         budget=fields.get("budget") or Budget(max_cost_microusd=settings.budget_microusd),
         deadline_ms=settings.deadline_ms if deadline_ms is None else deadline_ms,
-        idempotency_key=content_key("fanout", prompt, json.dumps(told, sort_keys=True), base, model),
-        model=model,
+        model=fields.get("model", ""),
         tenant=fields.get("tenant") or settings.tenant,
         sender=fields.get("sender", "cli"),
         asks=fields.get("asks"),
     )
+    return keyed(request)
 
 
 async def _params(

@@ -50,7 +50,11 @@ def test_every_message_comes_back_as_it_was(strategies, data):
 
 # Fields that are younger than the golden bytes.
 LATER = {
-    "request": {"asks": AskTerms(timeout_ms=60_000, project="p", approved=("bash:git log *",)), "tracestate": "a=1"},
+    "request": {
+        "asks": AskTerms(timeout_ms=60_000, project="p", approved=("bash:git log *",)),
+        "tracestate": "a=1",
+        "read_only": True,
+    },
     "result": {"next_agent": "build"},
 }
 

@@ -338,9 +338,10 @@ class Stage:
             await process.wait()
 
     async def repository(self, files: Files, *, name: str = "demo") -> RepositoryInput:
+        """A commit of a repository; all of one name are of the same one."""
         where = await self.muster.pack(make_repository(self.folder / f"{name}-{next(_fleets)}", files))
         assert where.bundle
-        return RepositoryInput(name=name, bundle=where.bundle, base=where.base)
+        return RepositoryInput(name=name, bundle=where.bundle, base=where.base, origin=f"where {name} is")
 
     async def run(self, request: TaskRequest) -> TaskResult:
         """The result of a goal or batch, with one orchestrator and the builders at work."""

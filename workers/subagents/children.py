@@ -172,6 +172,7 @@ class QueuedChildren:
             model=agent.model or parent.model,
             batch_id=parent.batch_id,
             asks=parent.asks,
+            read_only=parent.read_only,
             created_at_ms=now_ms,
         )
 

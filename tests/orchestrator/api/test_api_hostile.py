@@ -14,7 +14,7 @@ from envelope.asks import AskTerms
 from envelope.errors import ErrorCode
 from envelope.ids import content_key
 from envelope.lifecycle import State
-from envelope.messages import ErrorInfo, TaskResult
+from envelope.messages import ErrorInfo, Output, TaskResult
 from orchestrator.api import bodies, traces
 from orchestrator.api.app import create_app
 from orchestrator.api.streams import EventStream, Streams
@@ -357,3 +357,33 @@ async def test_another_tenant_s_digest_leads_nowhere(api):
             if who == "stranger":
                 assert found == []
     assert found == [b"what was said in confidence", b"a private bundle"]
+
+
+async def test_what_a_read_only_token_had_looked_at_answers_no_person(api):
+    """With a diff that tells the model what to say, it asks what a person will ask of the clean commit."""
+    review = AgentCard(name="review", mode="subagent", pool="explore", auth_scope=("read:**", "grep:**"))
+    await api.stage.transport.announce(WorkerCard(worker="e", pool="explore", slots=1, agents=(review,)), ttl_s=600)
+    api.secrets["fork"] = await api.tokens.create("fork", Role.SUBMITTER, "default", read_only=True)
+
+    async def handle(delivery: Delivery) -> TaskResult:
+        task = delivery.request
+        text = "yes" if task.workspace and task.workspace.changes else "no"
+        said = {"trace_id": task.trace_id, "task_id": task.task_id, "attempt": delivery.claim.lease.attempt}
+        return TaskResult(**said, status=State.COMPLETED, output=Output(text=text))
+
+    async def ask(who: str, workspace: dict[str, Any]) -> str:
+        body = {"agent": "review", "prompt": "Is {item} safe?", "items": ["src/a.py"], "workspace": workspace}
+        status, told = await api.call("POST", "/v1/fanouts", who=who, json=body)
+        assert status in (200, 201), told
+        async for _ in api.stage.muster.results([told["task_id"]]):
+            pass
+        _, text = await api.call("GET", f"/v1/tasks/{told['task_id']}/attachments/answers.jsonl", who=who)
+        return json.loads(text.splitlines()[0])["text"]
+
+    where = {"url": "https://git.example.com/ours.git", "base": "a" * 40}
+    async with api.stage.orchestrator(), api.stage.serving("explore", handle):
+        _, blob = await api.call("POST", "/v1/blobs", who="fork", data=b"diff --git a/x b/x\n")
+        forged = await ask("fork", {**where, "changes": blob["ref"]})
+        answer = await ask("submitter", where)
+
+    assert (forged, answer) == ("yes", "no")
