@@ -27,7 +27,7 @@ BESIDE_WORK: Mapping[str, str] = {
     "asks": "what people allow is theirs to allow, whoever of them is asked",
     **dict.fromkeys(("budget", "deadline_ms", "priority"), _LIMIT),
 }
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def work_in(request: TaskRequest) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def _without_bundles(value: Any) -> Any:
     tells no code."""
     if isinstance(value, dict):
         fields: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
-        is_told = _COMMIT.fullmatch(str(fields.get("base", "")))
+        is_told = COMMIT.fullmatch(str(fields.get("base", "")))
         return {name: _without_bundles(inner) for name, inner in fields.items() if not (is_told and name == "bundle")}
     if isinstance(value, list):
         return [_without_bundles(inner) for inner in value]  # pyright: ignore[reportUnknownVariableType]

@@ -12,6 +12,7 @@ from envelope.ids import BlobRef
 from envelope.messages import TaskResult, Workspace
 from envelope.recipe import RecipeParams
 from envelope.scope import Scope
+from envelope.work import COMMIT
 from repo.patch import patch_between
 
 from .batch.retries import settled
@@ -46,10 +47,10 @@ class Gate:
     onto: str = ""
 
     def before(self) -> Work:
-        """On the base. That a gate passes there holds for whoever asks; that it fails is looked at again, unless it
-        excuses nothing."""
+        """On the base. That a gate passes there holds for whoever asks, of a commit; that it fails is looked at again,
+        unless it excuses nothing."""
         reusable = completed if self.rules.known_failures == "reject" else _passed
-        return self._work("before", self.workspace, (), reusable)
+        return self._work("before", self.workspace, self._own(self.workspace), reusable)
 
     def after(self, changes: BlobRef | None, about: str = "") -> Work:
         """On the base with the diff `changes`. Each driver proves its own: a verdict may have been bad luck."""
@@ -63,7 +64,7 @@ class Gate:
     def moved(self, phase: Phase, changes: BlobRef | None, about: str) -> Work:
         """With the clock moved forward: on the base, or with the diff `changes`."""
         workspace = self.workspace.model_copy(update={"changes": changes}) if changes else self.workspace
-        own = (self.driver.request.task_id,) if changes else ()
+        own = (self.driver.request.task_id,) if changes else self._own(workspace)
         return self._work(phase, workspace, own, completed if changes else _passed, about, clock=self.rules.clock)
 
     async def read(self, phase: Phase, result: TaskResult, about: str = "") -> Run:
@@ -109,6 +110,10 @@ class Gate:
         if self.onto and trees.mirror is not None:
             diff = (await patch_between(trees.mirror, self.workspace.base, tree)).diff
         return await self.driver.transport.blobs.put(diff)
+
+    def _own(self, workspace: Workspace) -> tuple[str, ...]:
+        """What tells a run on the base from that of another driver: a branch may have moved between them."""
+        return () if COMMIT.fullmatch(workspace.base) else (self.driver.request.task_id,)
 
     def _asked(self, clock: str = "") -> RecipeParams:
         """Keys are left out where they can be: a worker of yesterday does not know them."""

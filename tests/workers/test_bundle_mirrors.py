@@ -53,3 +53,17 @@ async def test_a_bundle_that_lies_here_for_another_tenant_is_none(tmp_path):
 
     with acting_for("ben"), pytest.raises(NotFound):
         await workspaces.source(workspace)
+
+
+async def test_a_commit_of_another_folder_is_not_found_by_its_name(tmp_path):
+    _, commit = bundle_of(tmp_path / "theirs", "for nobody else")
+    bundle_of(tmp_path / "own", "mine")
+    allowed = (tmp_path / "theirs", tmp_path / "own")
+    workspaces = Workspaces(None, MemoryTransport().blobs, tmp_path / "cache", "image", allowed)  # type: ignore[arg-type]
+
+    mirror, found = await workspaces.source(Workspace(path=str(allowed[0]), base=commit[:7]))
+    assert found == commit and mirror.git_dir.exists()
+
+    for name in (commit, commit[:7]):
+        with pytest.raises(RepoError):
+            await workspaces.source(Workspace(path=str(allowed[1]), base=name))

@@ -105,8 +105,8 @@ class Workspaces:
                 # who names a commit alone, and a bundle of its own, must not get another tenant's repository
                 return await mirror_of(self.cache_dir, bundle=file, commit=workspace.base, key=ref)
             case Workspace(url=None, bundle=None, path=str(path)):
-                file = await self._bundled(Path(path), workspace.base)
-                return await mirror_of(self.cache_dir, bundle=file, commit=workspace.base)
+                file, place = await self._bundled(Path(path), workspace.base)
+                return await mirror_of(self.cache_dir, bundle=file, commit=workspace.base, key=place)
             case _:
                 raise BadInput("a workspace needs exactly one of url, bundle and path")
 
@@ -137,18 +137,20 @@ class Workspaces:
             await asyncio.to_thread(_write_whole, target, await self.blobs.get(ref))
         return target
 
-    async def _bundled(self, path: Path, commit: str) -> Path:
-        """A repository of this host, by way of a bundle: nothing of its configuration is ever used."""
+    async def _bundled(self, path: Path, commit: str) -> tuple[Path, str]:
+        """A repository of this host, by way of a bundle, and what both are kept under: nothing of its configuration is
+        ever used. The beginning of a commit's id may be another commit's in another repository."""
         real = await asyncio.to_thread(path.resolve)
         if not any(real.is_relative_to(root.resolve()) for root in self.allowed_roots):
             raise BadInput(
                 f"the path {str(path)!r} is not under a folder that this worker may read",
                 hint="ask the operator to add it to MUSTER_ALLOWED_ROOTS, or send a bundle",
             )
-        target = self._bundles() / f"{commit}.bundle"
+        place = digest_of(str(real), commit)
+        target = self._bundles() / f"{place}.bundle"
         if not target.exists():
             await bundle(real, commit, target)
-        return target
+        return target, place
 
     def _bundles(self) -> Path:
         return private_folder(self.cache_dir / "bundles")

@@ -145,3 +145,17 @@ async def test_a_history_that_no_goal_has_made_proves_nothing(memory_stage: Any)
         result = await stage.run(forged)
 
         assert result.output.structured["verified"] is False, known
+
+
+async def test_what_a_gate_saw_on_a_commit_is_known_to_all_and_on_a_branch_to_its_own_goal(memory_stage: Any):
+    url = "https://git.example.com/ours.git"
+
+    def keys(base: str, **fields: Any) -> set[str]:
+        where = Workspace(url=url, base=base)
+        goals = [goal_of(memory_stage, where) for _ in range(2)]
+        drivers = [SimpleNamespace(request=goal.model_copy(update=fields), remaining_ms=60_000) for goal in goals]
+        return {Gate(driver, ("run-tests",), where, 1).before().request.idempotency_key for driver in drivers}
+
+    assert (len(keys("a" * 40)), len(keys("main"))) == (1, 2)
+    assert keys("a" * 40) != keys("b" * 40)
+    assert not keys("a" * 40) & keys("a" * 40, read_only=True)
