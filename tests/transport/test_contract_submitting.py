@@ -316,7 +316,7 @@ async def test_one_key_for_two_kinds_of_work_in_one_submission_is_refused_whole(
 
 
 async def test_the_same_work_joins_whoever_asks_for_it_and_whatever_it_may_take(fleet):
-    params = {"repositories": [{"name": "r", "base": "c", "bundle": BUNDLES[0]}], "roster": [{"agent": "build"}]}
+    params = {"repositories": [{"name": "r", "base": "c" * 40, "bundle": BUNDLES[0]}], "roster": [{"agent": "build"}]}
     first = await fleet.submit(
         idempotency_key="k",
         input={"prompt": "work", "params": params},
@@ -324,7 +324,7 @@ async def test_the_same_work_joins_whoever_asks_for_it_and_whatever_it_may_take(
         auth_scope=("read:**", "edit:**"),
     )
 
-    params = {"repositories": [{"name": "r", "base": "c", "bundle": BUNDLES[1]}], "roster": []}
+    params = {"repositories": [{"name": "r", "base": "c" * 40, "bundle": BUNDLES[1]}], "roster": []}
     again = fleet.request(
         idempotency_key="k",
         input={"prompt": "work", "params": params},
