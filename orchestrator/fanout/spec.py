@@ -12,7 +12,7 @@ from envelope.agents import AgentCard
 from envelope.asks import AskTerms
 from envelope.budget import Budget
 from envelope.ids import BlobRef, content_key
-from envelope.messages import TaskRequest, Workspace
+from envelope.messages import TaskInput, TaskRequest, Workspace
 from envelope.scope import Scope
 from transport.blobs.base import Blobs
 
@@ -20,7 +20,8 @@ from ..errors import BadInput
 from ..gathering import Policy, Want
 from ..settings import Settings
 from ..submit import DRIVERS, FANOUT, GoalStep, scope_of, task_request
-from .items import Item, blob_of_items, check_prompt
+from ..uploads import size_of
+from .items import Item, blob_of_items, check_prompt, require_short
 
 
 class FanoutParams(GoalStep):
@@ -64,12 +65,13 @@ async def fanout_request(
     settings: Settings,
     **fields: Unpack[FanoutFields],
 ) -> TaskRequest:
-    """One task that makes one for each item. The same prompt, items and commit have the same key."""
+    """One task that makes one for each item. The same prompt, items and commit have the same key. `BadInput` where its
+    tasks would fill the queue."""
     params = await _params(prompt, items, agent, blobs, fields)
     told: dict[str, Any] = params.model_dump(mode="json")
     workspace, model, deadline_ms = fields.get("workspace"), fields.get("model", ""), fields.get("deadline_ms")
     base = workspace.base if workspace else ""
-    return task_request(
+    request = task_request(
         agent=FANOUT,
         pool=DRIVERS,
         prompt=prompt,
@@ -84,6 +86,14 @@ async def fanout_request(
         sender=fields.get("sender", "cli"),
         asks=fields.get("asks"),
     )
+    tasks_bytes(request, items)
+    return request
+
+
+def tasks_bytes(request: TaskRequest, items: Sequence[Item]) -> int:
+    """What a fan-out's tasks will have together: the prompt, and all else that it hands on to each of them."""
+    beside = request.model_copy(update={"input": TaskInput()})
+    return require_short(request.input.prompt, items, beside_bytes=size_of(beside))
 
 
 async def _params(
