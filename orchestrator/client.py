@@ -18,7 +18,6 @@ from repo.local import Place
 from transport.approvals import Answer
 from transport.audit import Decision
 from transport.base import Allotment, DeadLetter, Entry, Handle, Page, PoolStats, TaskRecord, Transport
-from transport.bounds import stored_bytes, words
 from transport.errors import NotFound
 from transport.money import Ledger
 from transport.outbox import Outbox
@@ -36,7 +35,7 @@ from .errors import BadInput
 from .facets import Facets
 from .families import MAX_LISTED, all_of, children_of, root_of
 from .fanout.items import items_of_values
-from .fanout.spec import FanoutFields, fanout_request, tasks_bytes
+from .fanout.spec import FanoutFields, fanout_request
 from .gathering import Gathered, Want
 from .goals import doers_of, goal_for
 from .looking import STEERS, require_writing
@@ -56,7 +55,7 @@ from .session_methods import SessionMethods
 from .settings import Settings, load_settings
 from .staying import stay
 from .submit import BUILD, DRIVERS, GoalFields, TaskFields, repeated
-from .uploads import Charge, counting, taken_from_outside
+from .uploads import Charge, count_words, counting, taken_from_outside
 
 # Where workers put an answer that is too long to travel in its result, whose text then ends with this name.
 WHOLE_TEXT = "output.txt"
@@ -117,12 +116,6 @@ class Muster(Facets, SessionMethods):
         are stored for `tenant`, and read as far as `reads` may (`*`: all)."""
         return counting(self, charge, tenant=tenant, reads=reads)
 
-    async def charged(self, size_bytes: int) -> None:
-        """Count what a caller from outside will have stored beside blobs and tasks. `AllowanceSpent` where it is too
-        much; of a caller who is none nothing is counted."""
-        if self.charge is not None and size_bytes:
-            await self.charge(size_bytes)
-
     async def goal(
         self,
         goal: str,
@@ -160,11 +153,8 @@ class Muster(Facets, SessionMethods):
         card = agent_named(agent, workers, by_person=False, commit=commit, tenant=tenant)
         said: FanoutFields = {"sender": "api", **fields}
         over = items_of_values(items, name="the list of items")
-        request = await fanout_request(
-            prompt, over, agent=card, blobs=self.transport.blobs, settings=self.settings, **said
-        )
-        await self.charged(tasks_bytes(request, over))
-        return request
+        blobs, settings, charge = self.transport.blobs, self.settings, self.charge
+        return await fanout_request(prompt, over, agent=card, blobs=blobs, settings=settings, charge=charge, **said)
 
     async def plans(self, task_id: str) -> dict[str, Plan]:
         """How far the plan of a task is, by the task that keeps it; of a goal also those of the tasks below it."""
@@ -302,7 +292,7 @@ class Muster(Facets, SessionMethods):
         if text.strip() not in UNDOING:
             with suppress(NotFound):
                 request = await listener(self.transport, task_id)
-                await self.charged(stored_bytes(words("text", text)))
+                await count_words(text, self.charge)
                 return await self.transport.prompt(session_of(request), text, by=by)
         return await self.submit(await resume_request(self.transport, task_id, text))
 
@@ -316,8 +306,7 @@ class Muster(Facets, SessionMethods):
         What "always" allows is kept here, too, for the project that the task names.
         """
         require_writing(self.settings, "an answer lets work go on that may write")
-        if reply.message or reply.answers:  # a mere yes or no is never refused for what was stored before
-            await self.charged(stored_bytes(words("text", reply.text())))
+        await count_words(reply.text() if reply.message or reply.answers else "", self.charge)
         standing = await give(self.transport, ask, reply, by=by)
         if reply.rules:
             terms = (await self.request(ask.task.task_id)).asks

@@ -18,6 +18,7 @@ from envelope.messages import TaskRequest
 from transport.base import Transport
 from transport.blobs.base import Blobs
 from transport.blobs.owners import acting_for
+from transport.bounds import stored_bytes, words
 
 from .errors import BadInput
 
@@ -56,6 +57,13 @@ async def taken_from_outside(requests: Sequence[TaskRequest], charge: Charge | N
     requests = [_without_approvals(request) for request in requests]
     await charge(sum(map(size_of, requests)))
     return requests
+
+
+async def count_words(text: str, charge: Charge | None) -> None:
+    """What somebody says to a session or to an ask, as it will be stored. `Refused` for what never will be. No words (a
+    mere yes or no) are never refused for what was stored before."""
+    if charge is not None and text:
+        await charge(stored_bytes(words("text", text)))
 
 
 def _without_approvals(request: TaskRequest) -> TaskRequest:

@@ -20,7 +20,7 @@ from ..errors import BadInput
 from ..gathering import Policy, Want
 from ..settings import Settings
 from ..submit import DRIVERS, FANOUT, GoalStep, scope_of, task_request
-from ..uploads import size_of
+from ..uploads import Charge, size_of
 from .items import Item, blob_of_items, check_prompt, require_short
 
 
@@ -63,10 +63,11 @@ async def fanout_request(
     agent: AgentCard,
     blobs: Blobs,
     settings: Settings,
+    charge: Charge | None = None,
     **fields: Unpack[FanoutFields],
 ) -> TaskRequest:
     """One task that makes one for each item. The same prompt, items and commit have the same key. `BadInput` where its
-    tasks would fill the queue."""
+    tasks would fill the queue; `charge` is asked for all that they will have."""
     params = await _params(prompt, items, agent, blobs, fields)
     told: dict[str, Any] = params.model_dump(mode="json")
     workspace, model, deadline_ms = fields.get("workspace"), fields.get("model", ""), fields.get("deadline_ms")
@@ -86,14 +87,11 @@ async def fanout_request(
         sender=fields.get("sender", "cli"),
         asks=fields.get("asks"),
     )
-    tasks_bytes(request, items)
+    beside = request.model_copy(update={"input": TaskInput()})  # what each of them is handed, too
+    size_bytes = require_short(prompt, items, beside_bytes=size_of(beside))
+    if charge is not None:
+        await charge(size_bytes)
     return request
-
-
-def tasks_bytes(request: TaskRequest, items: Sequence[Item]) -> int:
-    """What a fan-out's tasks will have together: the prompt, and all else that it hands on to each of them."""
-    beside = request.model_copy(update={"input": TaskInput()})
-    return require_short(request.input.prompt, items, beside_bytes=size_of(beside))
 
 
 async def _params(
