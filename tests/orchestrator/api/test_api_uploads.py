@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from envelope.agents import AgentCard, WorkerCard
+from envelope.events import AskOpened
 from orchestrator.api.tokens import Role
 from transport.bounds import MAX_INBOX_BYTES
 from transport.uploads import MIB
@@ -147,3 +148,15 @@ async def test_a_batch_counts_for_as_much_as_its_shards_will_have(api, batch_tex
 
     assert status == 201
     assert 20 * 100_000 < sum(counted) < 25 * 100_000
+
+
+async def test_words_of_an_answer_count_and_a_mere_no_is_never_refused_for_what_was_stored(small):
+    ask = AskOpened(ask_id="ask_1", permission="bash", patterns=("git push",), detail="git push")
+    await (await small.work()).ask(ask)
+    assert (await store(small, HOUR_BYTES - 10_000))[0] == 201
+
+    async def answer(**said: str) -> int:
+        return (await small.call("POST", "/v1/asks/ask_1/answer", who="approver", json=said))[0]
+
+    assert await answer(choice="reject", message="x" * 20_000) == 429
+    assert await answer(choice="reject") == 200
