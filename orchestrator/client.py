@@ -55,7 +55,7 @@ from .session_methods import SessionMethods
 from .settings import Settings, load_settings
 from .staying import stay
 from .submit import BUILD, DRIVERS, GoalFields, TaskFields, repeated
-from .uploads import Charge, counting, taken_from_outside
+from .uploads import Charge, count_words, counting, taken_from_outside
 
 # Where workers put an answer that is too long to travel in its result, whose text then ends with this name.
 WHOLE_TEXT = "output.txt"
@@ -153,9 +153,8 @@ class Muster(Facets, SessionMethods):
         card = agent_named(agent, workers, by_person=False, commit=commit, tenant=tenant)
         said: FanoutFields = {"sender": "api", **fields}
         over = items_of_values(items, name="the list of items")
-        return await fanout_request(
-            prompt, over, agent=card, blobs=self.transport.blobs, settings=self.settings, **said
-        )
+        blobs, settings, charge = self.transport.blobs, self.settings, self.charge
+        return await fanout_request(prompt, over, agent=card, blobs=blobs, settings=settings, charge=charge, **said)
 
     async def plans(self, task_id: str) -> dict[str, Plan]:
         """How far the plan of a task is, by the task that keeps it; of a goal also those of the tasks below it."""
@@ -293,6 +292,7 @@ class Muster(Facets, SessionMethods):
         if text.strip() not in UNDOING:
             with suppress(NotFound):
                 request = await listener(self.transport, task_id)
+                await count_words(text, self.charge)
                 return await self.transport.prompt(session_of(request), text, by=by)
         return await self.submit(await resume_request(self.transport, task_id, text))
 
@@ -306,6 +306,7 @@ class Muster(Facets, SessionMethods):
         What "always" allows is kept here, too, for the project that the task names.
         """
         require_writing(self.settings, "an answer lets work go on that may write")
+        await count_words(reply.text() if reply.message or reply.answers else "", self.charge)
         standing = await give(self.transport, ask, reply, by=by)
         if reply.rules:
             terms = (await self.request(ask.task.task_id)).asks

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from .metrics import OrchestratorMetrics
 from .mirrors import MirrorsAtWork
 from .repositories import fetch_mirror
 from .submit import DRIVERS, repeated
+from .uploads import Weighed
 
 # About 150 bytes each: far from the size limit of a message.
 EVENTS_PER_MESSAGE = 500
@@ -111,6 +112,7 @@ class Driver:
     _emitting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _live: dict[str, _Placed] = field(default_factory=dict[str, "_Placed"])  # submitted here, and not seen to end
     met: set[str] = field(default_factory=set[str])  # traces of all that this attempt has submitted, or found again
+    _weighed: Weighed = field(default_factory=Weighed)  # of what `run` does now
     _stopped: bool = False
     _has_waited_for_room: bool = False
 
@@ -164,8 +166,18 @@ class Driver:
         await self.transport.emit(lease, progress, gets_on=gets_on)
 
     async def run(self, works: Iterable[Work]) -> AsyncGenerator[Ended]:
-        """Do all works at once; each ends exactly once, in the order in which they end."""
+        """Do all works at once; each ends exactly once, in the order in which they end. `BadInput`, and none is begun,
+        where what this driver does at once would be too large for the queue."""
         waiting: list[Work] = list(works)
+        heavy_bytes = await self._weigh(waiting)
+        try:
+            async with aclosing(self._run(waiting)) as endings:
+                async for ended in endings:
+                    yield ended
+        finally:
+            self._weighed.heavy_bytes -= heavy_bytes
+
+    async def _run(self, waiting: list[Work]) -> AsyncGenerator[Ended]:
         while waiting:
             placed: dict[str, list[_Placed]] = {}
             for place in await self._submit(waiting):
@@ -179,6 +191,15 @@ class Driver:
                         waiting.append(place.work.after(result.task_id))  # somebody else's, and it came to nothing
                     else:
                         yield Ended(place.work, result, place.foreign, cost_microusd, found=place.handle.existing)
+
+    async def _weigh(self, works: Sequence[Work]) -> int:
+        weighed = Weighed()
+        for number, work in enumerate(works, 1):
+            weighed.add_task(work.request)
+            if number % SUBMITTED_AT_ONCE == 0:
+                await asyncio.sleep(0)  # others of this process go on meanwhile
+        self._weighed.add_heavy(weighed.heavy_bytes)
+        return weighed.heavy_bytes
 
     async def is_still_ours(self) -> bool:
         """Does the queue still know this very attempt? Attempts of a task that was submitted again count anew."""

@@ -14,6 +14,7 @@ from transport.base import Entry, Handle, TaskRecord, Transport
 from .costs import Cost
 from .session.fold import Session
 from .settings import Settings
+from .uploads import Charge
 
 
 class Records(Protocol):
@@ -21,6 +22,7 @@ class Records(Protocol):
 
     transport: Transport
     settings: Settings
+    charge: Charge | None
 
     async def submit(self, request: TaskRequest, /) -> Handle: ...
 

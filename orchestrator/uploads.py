@@ -12,10 +12,21 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from envelope.asks import AskTerms
+from envelope.codec import MAX_MESSAGE_BYTES, encode
+from envelope.errors import DecodeError
 from envelope.messages import TaskRequest
 from transport.base import Transport
 from transport.blobs.base import Blobs
 from transport.blobs.owners import acting_for
+from transport.bounds import stored_bytes, words
+
+from .errors import BadInput
+
+MIB = 1024 * 1024
+# Of tasks that one request has made at once. Each may have what any task takes (admission counts 24 KiB for it); what
+# is beyond that stands in the queue's memory as often as there are tasks, before any of them has cost a cent.
+LIGHT_BYTES = 4 * 1024
+MAX_HEAVY_BYTES = 32 * MIB
 
 # Counts so many bytes; what is over a limit is refused by an exception.
 Charge = Callable[[int], Awaitable[None]]
@@ -44,8 +55,15 @@ async def taken_from_outside(requests: Sequence[TaskRequest], charge: Charge | N
     if charge is None:
         return requests
     requests = [_without_approvals(request) for request in requests]
-    await charge(sum(map(_size_of, requests)))
+    await charge(sum(map(size_of, requests)))
     return requests
+
+
+async def count_words(text: str, charge: Charge | None) -> None:
+    """What somebody says to a session or to an ask, as it will be stored. `Refused` for what never will be. No words (a
+    mere yes or no) are never refused for what was stored before."""
+    if charge is not None and text:
+        await charge(stored_bytes(words("text", text)))
 
 
 def _without_approvals(request: TaskRequest) -> TaskRequest:
@@ -53,11 +71,33 @@ def _without_approvals(request: TaskRequest) -> TaskRequest:
     return request if asks == request.asks else request.model_copy(update={"asks": asks})
 
 
-def _size_of(request: TaskRequest) -> int:
+def size_of(request: TaskRequest) -> int:
+    """Bytes, as it is stored; 0 of what no envelope holds (half a character, say), for it is refused and not kept."""
     try:
-        return len(request.model_dump_json())
-    except ValueError:  # half a character, say: no envelope holds it, and so it is refused and not kept
+        return len(encode(request))
+    except DecodeError:
         return 0
+
+
+@dataclass(slots=True)
+class Weighed:
+    """What the many tasks of one request weigh together: a fan-out's, a batch's, a goal's."""
+
+    heavy_bytes: int = 0
+
+    def add(self, size_bytes: int) -> None:
+        """A task of this size; `BadInput` where they are too much together."""
+        self.add_heavy(max(0, size_bytes - LIGHT_BYTES))
+
+    def add_task(self, request: TaskRequest) -> None:
+        self.add(size_of(request) or MAX_MESSAGE_BYTES)  # what cannot travel is held all the same
+
+    def add_heavy(self, heavy_bytes: int) -> None:
+        if self.heavy_bytes + heavy_bytes > MAX_HEAVY_BYTES:
+            most = f"{LIGHT_BYTES // 1024} KiB for each task and {MAX_HEAVY_BYTES // MIB} MiB more in all"
+            hint = "have each prompt name files, not hold what is in them; or do it in several parts"
+            raise BadInput(f"all its tasks together would be larger than {most}", hint=hint)
+        self.heavy_bytes += heavy_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ Scripts are not rolled back, and many tasks' writes share one: what is checked h
 
 from __future__ import annotations
 
+import json
 import math
 
 from envelope.messages import MAX_DEADLINE_MS
@@ -14,12 +15,13 @@ from .errors import Refused
 
 # A million dollars: far beyond any budget, far below what a double holds exactly.
 MAX_AMOUNT_MICROUSD = 10**12
-# A reason is one line in a record, in an event and in every descendant's result.
-MAX_REASON_CHARS = 1_000
-# A prompt or an answer that is longer belongs into a blob; an inbox is read whole.
-MAX_WORDS_CHARS = 100_000
-# An inbox is read whole at each checkpoint: so many of the longest prompts are 10 MB.
+# A reason is one line in a record, in an event and in every descendant's result. As it is stored, like all words here.
+MAX_REASON_BYTES = 1_000
+# A prompt or an answer that is longer belongs into a blob.
+MAX_WORDS_BYTES = 256 * 1024
+# An inbox is read whole at each checkpoint, and kept by the server for as long as its task waits for a worker.
 MAX_PROMPTS = 100
+MAX_INBOX_BYTES = 1024 * 1024
 # Of a tenant's weight: beyond this one start would be no step in virtual time, or a step that nobody waits for.
 WEIGHTS = (0.001, 1_000.0)
 MAX_RUNNING = 1_000_000
@@ -54,18 +56,36 @@ def delay(field: str, value_ms: int) -> int:
 
 def reason(text: str) -> str:
     """Cut where it is too long: why a task ends must not keep it from ending."""
-    clean = text.encode(errors="replace").decode()
-    return clean if len(clean) <= MAX_REASON_CHARS else clean[: MAX_REASON_CHARS - 1] + "…"
+    clean = text[: MAX_REASON_BYTES + 1].encode(errors="replace").decode()
+    if stored_bytes(clean) <= MAX_REASON_BYTES:
+        return clean
+    room = MAX_REASON_BYTES - stored_bytes("…")
+    for at, char in enumerate(clean):
+        room -= stored_bytes(char) - stored_bytes("")
+        if room < 0:
+            return clean[:at] + "…"
+    return clean
 
 
 def words(field: str, text: str) -> str:
-    if len(text) > MAX_WORDS_CHARS:
-        raise Refused(field, f"{len(text)} characters are over the limit of {MAX_WORDS_CHARS}", hint="say it shorter")
-    return text.encode(errors="replace").decode()
+    clean = text.encode(errors="replace").decode()
+    if (size := stored_bytes(clean)) > MAX_WORDS_BYTES:
+        raise Refused(field, f"{size} bytes are over the limit of {MAX_WORDS_BYTES}", hint="say it shorter")
+    return clean
+
+
+def stored_bytes(text: str) -> int:
+    """What a text takes as the scripts store it, which is JSON: up to six bytes for a character.
+
+    >>> [stored_bytes(text) for text in ("", "ab", "\x01", "é", "/", "\x7f")]
+    [2, 4, 8, 4, 4, 8]
+    """
+    json_bytes = len(json.dumps(text, ensure_ascii=False).encode(errors="replace"))
+    return json_bytes + text.count("/") + 5 * text.count("\x7f")  # which the server's JSON writes as `\/` and `\u007f`
 
 
 def blob(field: str, ref: str) -> str:
-    if not isinstance(ref, str) or not ref.isascii() or len(ref) > MAX_REASON_CHARS:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(ref, str) or not ref.isascii() or len(ref) > MAX_REASON_BYTES:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise Refused(field, "that is no name of a blob")
     return ref
 

@@ -21,6 +21,7 @@ from ..judgement import Run, judge, read_run
 from ..repositories import reference
 from ..submit import RECIPE, VERIFY, RepositoryInput
 from ..trial import Proof, accepts, refused
+from ..uploads import Weighed
 from .fund import Fund
 from .refit import refuse_other_files
 from .retries import is_short_of_money, is_worth_another_try, settled
@@ -117,7 +118,10 @@ class Chains:
         seats: Sequence[str],
         beside: Sequence[Work] = (),
     ) -> None:
-        works = [self._work(stage, seat, lines[seat]) for seat in seats]
+        works, weighed = list[Work](), Weighed()
+        for seat in seats:
+            works.append(self._work(stage, seat, lines[seat]))
+            weighed.add_task(works[-1].request)  # as they are made: too many of large ones are not held, either
         async with aclosing(self._settled([*works, *beside], lines)) as endings:
             async for ended in endings:
                 seat, line = ended.work.key, lines[ended.work.key]

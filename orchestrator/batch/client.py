@@ -19,6 +19,7 @@ from transport.errors import NotFound
 
 from ..catalogue import agents_of
 from ..errors import BadInput, UnderWay
+from ..families import children_of
 from ..pages import Wanted, page_of
 from ..publication.place import Place, place_of
 from ..publication.settings import ForgeSettings
@@ -152,6 +153,9 @@ class Batches:
 
     async def request(self, plan: Planned, **fields: Unpack[BatchFields]) -> TaskRequest:
         """The batch's task, with its repositories packed, to be given to `Muster.submit_repeatable`."""
+        if self.muster.charge is not None:  # each shard is told all of it, which stands in the queue as often
+            found = await plan.preview(self.muster.settings)
+            await self.muster.charge(found.count * plan.spec.handed_on_bytes)
         inputs = [await self._packed(name, start) for name, start in plan.starts.items()]
         said: BatchFields = {"sender": "api", **fields}
         return batch_request(plan.spec, inputs, settings=self.muster.settings, found=plan.found, **said)
@@ -189,6 +193,9 @@ class Batches:
         if result.status is State.COMPLETED:
             raise BadInput(f"the batch {task_id} has nothing that failed", hint=f"muster batch show {task_id}")
         request = repeated(await self.muster.request(task_id), record.task_id)
+        if self.muster.charge is not None:
+            shards = len(await children_of(self.muster.transport, record))
+            await self.muster.charge(shards * params_of(BatchParams, request).spec.handed_on_bytes)
         sender = fields.get("sender", "api")
         return await self.muster.submit_repeatable(request.model_copy(update={"sender": sender}))
 

@@ -192,6 +192,12 @@ class BatchSpec(_Part):
         """Of all steps."""
         return "\n".join(part for step in self.steps for part in (*step.commands, step.prompt or ""))
 
+    @property
+    def handed_on_bytes(self) -> int:
+        """Of what the tasks of each shard are given of it."""
+        given = (self.words, *self.setup.commands, *self.shards.also_edit)
+        return sum(len(text.encode(errors="replace")) for text in given)
+
     def says(self, place: str) -> bool:
         """Has a step something to be filled in there?"""
         return any(step.says(place) for step in self.steps)

@@ -14,11 +14,10 @@ from pydantic_core import from_json
 from envelope.codec import MAX_MESSAGE_BYTES
 
 from ..errors import BadInput, near_miss
+from ..uploads import Weighed
 
 MAX_ITEMS = 10_000
 MAX_ITEMS_BYTES = 16 * 1024 * 1024
-# Of all items together: an orchestrator holds their prompts until their tasks have ended.
-MAX_PROMPTS_CHARS = 256 * 1024 * 1024
 MAX_TITLE_CHARS = 200
 AGAIN = "submit it with `muster fanout`, or `Muster.fanout`"
 # `{item}`, `{path}`: a name in braces. Anything else in braces (code, JSON) is left as it is.
@@ -95,16 +94,27 @@ def items_of_blob(content: bytes, *, count: int) -> list[Item]:
     return list(items)
 
 
-def require_short(prompt: str, items: Iterable[Item]) -> None:
-    """`BadInput` where the items' prompts could not be held, or sent: a short one may name a long item many times."""
+def require_short(prompt: str, items: Iterable[Item], *, beside_bytes: int = 0) -> int:
+    """How many bytes the tasks of all items have, with so many beside each prompt. `BadInput` where they could not be
+    held, or sent: a short prompt may name a long item many times."""
     places = Counter(_PLACE.findall(prompt))
-    total = 0
+    each_bytes = _size_of(prompt) + beside_bytes
+    weighed, total = Weighed(), 0
     for item in items:
-        # a little more than its prompt will have: places are replaced by what fills them
-        chars = len(prompt) + sum(times * len(item.get(name, "")) for name, times in places.items())
-        _require_room("characters in the prompt of one item", chars, MAX_MESSAGE_BYTES)
-        total += chars
-        _require_room("characters in the prompts of all items", total, MAX_PROMPTS_CHARS)
+        size_bytes = each_bytes + _filling_bytes(places, item)
+        _require_room("bytes in the task of one item", size_bytes, MAX_MESSAGE_BYTES)
+        weighed.add(size_bytes)
+        total += size_bytes
+    return total
+
+
+def _filling_bytes(places: Mapping[str, int], item: Item) -> int:
+    """Of what fills the places; with what stands there now, a little more than the filled text will have."""
+    return sum(times * _size_of(item.get(name, "")) for name, times in places.items())
+
+
+def _size_of(text: str) -> int:
+    return len(text.encode(errors="replace"))
 
 
 def _require_room(what: str, count: int, limit: int) -> None:
@@ -128,6 +138,11 @@ def check_prompt(prompt: str, items: Sequence[Item]) -> None:
 
 
 def prompt_for(prompt: str, item: Item) -> str:
+    """`BadInput` where it would be larger than a task may be: a place may be named a hundred thousand times."""
+    size_bytes = _size_of(prompt) + _filling_bytes(Counter(_PLACE.findall(prompt)), item)
+    if size_bytes > MAX_MESSAGE_BYTES:
+        said = f"filled in, a prompt or command would have {size_bytes:,} bytes, and {MAX_MESSAGE_BYTES:,} are the most"
+        raise BadInput(said, hint="name what is long once, or name a file that holds it")
     return _PLACE.sub(lambda place: item.get(place[1], place[0]), prompt)
 
 

@@ -11,7 +11,7 @@ from envelope.agents import AgentCard
 from envelope.asks import AskTerms
 from envelope.budget import Budget
 from envelope.ids import BlobRef
-from envelope.messages import TaskRequest, Workspace
+from envelope.messages import TaskInput, TaskRequest, Workspace
 from envelope.scope import Scope
 from transport.blobs.base import Blobs
 
@@ -19,7 +19,8 @@ from ..errors import BadInput
 from ..gathering import Policy, Want
 from ..settings import Settings
 from ..submit import DRIVERS, FANOUT, GoalStep, keyed, scope_of, task_request
-from .items import Item, blob_of_items, check_prompt
+from ..uploads import Charge, size_of
+from .items import Item, blob_of_items, check_prompt, require_short
 
 
 class FanoutParams(GoalStep):
@@ -61,9 +62,11 @@ async def fanout_request(
     agent: AgentCard,
     blobs: Blobs,
     settings: Settings,
+    charge: Charge | None = None,
     **fields: Unpack[FanoutFields],
 ) -> TaskRequest:
-    """One task that makes one for each item. The same of them has the same key."""
+    """One task that makes one for each item. The same of them has the same key. `BadInput` where its tasks would fill
+    the queue; `charge` is asked for all that they will have."""
     params, deadline_ms = await _params(prompt, items, agent, blobs, fields), fields.get("deadline_ms")
     request = task_request(
         agent=FANOUT,
@@ -79,6 +82,10 @@ async def fanout_request(
         sender=fields.get("sender", "cli"),
         asks=fields.get("asks"),
     )
+    beside = request.model_copy(update={"input": TaskInput()})  # what each of them is handed, too
+    size_bytes = require_short(prompt, items, beside_bytes=size_of(beside))
+    if charge is not None:
+        await charge(size_bytes)
     return keyed(request)
 
 

@@ -66,12 +66,24 @@ async def test_a_long_reason_leaves_a_readable_result(fleet):
     assert result.errors[0].message.startswith("rrr") and len(result.errors[0].message) <= 1_000
 
 
+async def test_a_reason_is_cut_by_what_it_takes_where_it_is_stored(fleet):
+    request = await fleet.submit()
+
+    await fleet.transport.cancel(request.task_id, by="me", reason="\x01" * 900)
+
+    assert 100 < len((await fleet.ended(request.task_id)).errors[0].message) <= 1_000 // 6
+
+
 async def test_words_that_are_too_long_are_refused(fleet):
     request = await fleet.submit()
     await fleet.claim_one()
 
     with pytest.raises(Refused, match="over the limit"):
         await fleet.transport.prompt(request.task_id, "x" * 5_000_000, by="me")
+    with pytest.raises(Refused, match="600002 bytes are over the limit"):
+        await fleet.transport.prompt(request.task_id, "\x01" * 100_000, by="me")
+    with pytest.raises(Refused, match="bytes are over the limit"):
+        await fleet.transport.answer(request.task_id, "a1", "\x01" * 100_000, by="me")
 
 
 async def test_no_slots_claim_nothing_and_leave_the_books_right(fleet):

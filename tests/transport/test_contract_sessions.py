@@ -8,7 +8,7 @@ from envelope.events import StateChanged
 from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import TaskProgress
-from transport.bounds import MAX_PROMPTS
+from transport.bounds import MAX_INBOX_BYTES, MAX_PROMPTS, MAX_WORDS_BYTES
 from transport.errors import Busy, Fenced, NotFound, QueueFull, Refused
 
 BLOB, LATER_BLOB = "sha256:" + "0" * 64, "sha256:" + "1" * 64
@@ -325,3 +325,33 @@ async def test_a_full_inbox_takes_no_prompt_until_its_session_has_heard_some(fle
     assert await texts(fleet, claim.lease) == [str(number) for number in range(MAX_PROMPTS)]
     await fleet.transport.checkpoint(claim.lease, BLOB, heard=1)
     await fleet.transport.prompt(session, "one more", by="me")
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "\x01", "/", "\x7f"])
+async def test_an_inbox_holds_so_many_bytes_as_they_are_stored(fleet, letter):
+    claim = await opened(fleet)
+    session, each_bytes = claim.lease.task_id, {"x": 1, "é": 2, "/": 2}.get(letter, 6)
+    words = letter * (200_000 // each_bytes)
+    for _ in range(MAX_INBOX_BYTES // 200_000):
+        await fleet.transport.prompt(session, words, by="me")
+
+    with pytest.raises(QueueFull, match="nobody has heard"):
+        await fleet.transport.prompt(session, words, by="me")
+
+    await fleet.transport.prompt(session, "a short one", by="me")
+    assert (await texts(fleet, claim.lease))[-1] == "a short one"
+    await fleet.transport.checkpoint(claim.lease, BLOB, heard=1)
+    await fleet.transport.prompt(session, words, by="me")
+
+
+async def test_an_inbox_is_full_to_the_byte_in_every_transport(fleet):
+    claim = await opened(fleet)
+    session, around = claim.lease.task_id, len('{"text":"","by":"me","at_ms":1234567890123}')
+    for _ in range(3):
+        await fleet.transport.prompt(session, "x" * (MAX_WORDS_BYTES - 2), by="me")
+    left = MAX_INBOX_BYTES - 3 * (MAX_WORDS_BYTES - 2 + around) - 2 * around - 100
+
+    await fleet.transport.prompt(session, "x" * 100, by="me")
+    with pytest.raises(QueueFull):
+        await fleet.transport.prompt(session, "x" * (left + 1), by="me")
+    await fleet.transport.prompt(session, "x" * left, by="me")

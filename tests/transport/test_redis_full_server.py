@@ -8,7 +8,7 @@ import pytest
 
 from envelope.events import Resynced, TextDelta
 from envelope.lifecycle import State
-from envelope.messages import TaskProgress, TaskResult
+from envelope.messages import TaskInput, TaskProgress, TaskResult
 from transport.base import Wait
 from transport.consumer import Consumer
 from transport.embedded import find_server
@@ -185,6 +185,31 @@ async def test_the_sweep_lets_events_go_until_the_server_is_no_longer_short_of_m
 
     assert used_bytes(server) < 0.8 * before / 0.9
     assert [result.output.text async for result in fleet.transport.results(ended)] == ["done"] * 40
+
+
+async def test_admission_counts_the_bytes_of_what_it_takes_in_between_two_looks_at_the_memory(server, fleet):
+    limit_bytes = used_bytes(server) + 40 * MIB
+    server.command("CONFIG", "SET", "maxmemory", limit_bytes)
+    await fleet.submit()
+    large = {"input": TaskInput(prompt="x" * 900_000)}
+
+    with pytest.raises(QueueFull):
+        for _ in range(60):
+            await fleet.submit(**large)
+
+    assert used_bytes(server) < 0.85 * limit_bytes
+
+
+async def test_words_find_no_more_room_than_submissions_and_answers_always_do(server, fleet, monkeypatch):
+    monkeypatch.setattr(pressure, "LOOK_EVERY_S", 0.0)
+    task = await fleet.submit()
+    server.command("CONFIG", "SET", "maxmemory", int(used_bytes(server) / 0.79))
+
+    with pytest.raises(QueueFull, match="nothing new is accepted beyond 80%"):
+        await fleet.transport.prompt(task.task_id, "x" * 200_000, by="ann")
+
+    await fleet.transport.answer(task.task_id, "a1", "yes", by="ann")
+    assert await fleet.transport.cancel(task.task_id, by="ann", reason="enough") == 1
 
 
 async def test_admission_counts_what_ended_tasks_took(server, fleet, monkeypatch):

@@ -6,7 +6,7 @@ from envelope.lifecycle import State
 from envelope.messages import TaskProgress
 
 from ..base import Handle, Prompt, Saved
-from ..bounds import MAX_PROMPTS
+from ..bounds import MAX_INBOX_BYTES, MAX_PROMPTS, stored_bytes
 from ..errors import NotFound, inbox_full
 from ..money import Ledger
 from .fleet import Fleet
@@ -45,11 +45,16 @@ def checkpoint(fleet: Fleet, task: Task, blob: str, heard: int) -> Saved:
     return Saved(fleet.ledger_of(task), tuple(session.inbox))
 
 
+def _size_of(word: Prompt) -> int:
+    """As `prompt.lua` writes it."""
+    return stored_bytes(word.text) + stored_bytes(word.by) + len('{"text":,"by":,"at_ms":}') + len(str(word.at_ms))
+
+
 def prompt(fleet: Fleet, session_id: str, word: Prompt) -> Handle:
     session = fleet.sessions.get(session_id)
     if session is None or session.holder is None:
         raise NotFound(f"no task runs the session {session_id}", hint="submit a task with its resume_token")
-    if len(session.inbox) >= MAX_PROMPTS:
+    if len(session.inbox) >= MAX_PROMPTS or sum(map(_size_of, [*session.inbox, word])) > MAX_INBOX_BYTES:
         raise inbox_full(session_id)
     session.inbox.append(word)
     holder = fleet.tasks[session.holder]

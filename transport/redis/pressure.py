@@ -41,22 +41,23 @@ class Pressure:
         self._task_bytes = ENDED_BYTES
         self._looking = asyncio.Lock()  # of forty that submit at once one looks, and the others wait for it
 
-    async def check(self, tasks: int) -> None:
-        """`QueueFull` when that many tasks more would take the server beyond `Limits.memory_share` of its `maxmemory`
-        by the time all have ended; without a `maxmemory` never."""
+    async def check(self, tasks: int, size_bytes: int) -> None:
+        """`QueueFull` when that many tasks more, or so many bytes of requests or words, would take the server beyond
+        `Limits.memory_share` of its `maxmemory` by the time all have ended; without a `maxmemory` never."""
         async with self._looking:
             if time.monotonic() - self._looked_at >= LOOK_EVERY_S:
                 await self._look()
-            await self._make_room(tasks)
-        expected_bytes = self._expected_bytes(tasks)
-        if self._is_too_much(tasks):
+            await self._make_room(tasks, size_bytes)
+        more_bytes = self._more_bytes(tasks, size_bytes)
+        if self._is_too_much(more_bytes):
+            expected = self._expected_bytes(more_bytes) / self._limit_bytes
             raise QueueFull(
-                f"the Redis server's memory would be {expected_bytes / self._limit_bytes:.0%} full when all accepted "
+                f"the Redis server's memory would be {expected:.0%} full when all accepted "
                 f"tasks have ended, and nothing new is accepted beyond {self._share:.0%}",
                 retry_after_s=RETRY_AFTER_S,
                 hint="come again later, shorten the retention, or raise its maxmemory",
             )
-        self._coming_bytes += tasks * self._task_bytes
+        self._coming_bytes += more_bytes
 
     async def relieve(self) -> None:
         """Make room where there is too little, although nobody submits."""
@@ -71,15 +72,21 @@ class Pressure:
             await self._look()
         return self._used_bytes / self._limit_bytes if self._limit_bytes else 0.0
 
-    def _expected_bytes(self, tasks: int) -> int:
-        return self._used_bytes + self._coming_bytes + tasks * self._task_bytes
+    def _more_bytes(self, tasks: int, size_bytes: int) -> int:
+        """A usual request is counted in what was measured of tasks; a large one may be many times that."""
+        return tasks * self._task_bytes + max(0, size_bytes - tasks * QUEUED_BYTES)
 
-    def _is_too_much(self, tasks: int) -> bool:
-        return self._limit_bytes > 0 and self._expected_bytes(tasks) >= self._share * self._limit_bytes
+    def _expected_bytes(self, more_bytes: int) -> int:
+        return self._used_bytes + self._coming_bytes + more_bytes
 
-    async def _make_room(self, tasks: int) -> None:
+    def _is_too_much(self, more_bytes: int) -> bool:
+        return self._limit_bytes > 0 and self._expected_bytes(more_bytes) >= self._share * self._limit_bytes
+
+    async def _make_room(self, tasks: int, size_bytes: int) -> None:
         for _ in range(TRIMS_PER_SUBMISSION):
-            if not self._is_too_much(tasks) or not await make_room(self._cells, TRACES_PER_TRIM):
+            if not self._is_too_much(self._more_bytes(tasks, size_bytes)) or not await make_room(
+                self._cells, TRACES_PER_TRIM
+            ):
                 return
             await self._look()
 

@@ -43,15 +43,22 @@ NUDGE_S = 60
 _serials = count(1)
 
 
+def rows(requests: Sequence[TaskRequest], keyring: Keyring) -> list[dict[str, Any]]:
+    """Each request as `submit.lua` takes it, signed. `Refused` for one that cannot travel, and for too much at once."""
+    found = [_row(request, keyring) for request in requests]
+    check_bytes([row["envelope"] for row in found])
+    return found
+
+
 async def submit(
-    cell: Cell, keyring: Keyring, requests: Sequence[TaskRequest], under: Lease | None = None
+    cell: Cell, requests: Sequence[TaskRequest], rows: Sequence[dict[str, Any]], under: Lease | None = None
 ) -> list[Handle]:
-    """Parents and scopes were checked; the scripts check what may have changed since.
+    """With their `rows`. Parents and scopes were checked; the scripts check what may have changed since.
 
     All or none of a part. When a later one is refused, what was accepted before is cancelled.
     """
     order = _by_trace(requests)
-    accepted = await _submit_in_parts(cell, keyring, [requests[at] for at in order], under)
+    accepted = await _submit_in_parts(cell, [requests[at] for at in order], [rows[at] for at in order], under)
     handles = dict(zip(order, accepted, strict=True))
     return [handles[at] for at in range(len(requests))]
 
@@ -67,10 +74,8 @@ def _by_trace(requests: Sequence[TaskRequest]) -> list[int]:
 
 
 async def _submit_in_parts(
-    cell: Cell, keyring: Keyring, requests: Sequence[TaskRequest], under: Lease | None
+    cell: Cell, requests: Sequence[TaskRequest], rows: Sequence[dict[str, Any]], under: Lease | None
 ) -> list[Handle]:
-    rows = [_row(request, keyring) for request in requests]
-    check_bytes([row["envelope"] for row in rows])
     submitter = [under.task_id, under.attempt, under.worker] if under else None
     later = Counter(chain.from_iterable(map(_bounded_by, rows)))
     admitted: dict[str, bool] = {}

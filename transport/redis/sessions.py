@@ -9,7 +9,7 @@ from typing import Any
 from ..approvals import Answer, Subject, sha256
 from ..audit import told
 from ..base import Handle
-from ..bounds import MAX_PROMPTS
+from ..bounds import MAX_INBOX_BYTES, MAX_PROMPTS
 from ..errors import NotFound, inbox_full, no_session, no_task
 from .cell import Cell
 
@@ -18,7 +18,9 @@ MAX_TRIES = 10  # of whoever answers, against somebody who puts another forged a
 
 async def prompt(cell: Cell, session_id: str, text: str, by: str) -> Handle:
     # not repeatable: a prompt whose answer was lost may stand in the inbox, and twice would be a word too much
-    found: list[bytes] = await cell.run("prompt", session=session_id, text=text, by=by, max_prompts=MAX_PROMPTS)
+    found: list[bytes] = await cell.run(
+        "prompt", session=session_id, text=text, by=by, max_prompts=MAX_PROMPTS, max_bytes=MAX_INBOX_BYTES
+    )
     if not found:
         raise NotFound(
             f"no task runs the session {session_id}", hint="submit a task with it as resume_token, to go on with it"

@@ -33,16 +33,21 @@ class Submitting:
         shares: dict[Cell, list[int]] = {}
         for at, request in enumerate(requests):
             shares.setdefault(self._cells.of_trace(request.trace_id), []).append(at)
-        for cell, share in shares.items():
-            await self._pressure[cell.client].check(len(share))
+        rows = {cell: queue.rows([requests[at] for at in share], self._keyring) for cell, share in shares.items()}
+        for cell, share in rows.items():
+            await self._pressure[cell.client].check(len(share), sum(len(row["envelope"]) for row in share))
         handles: dict[int, Handle] = {}
         for cell, share in shares.items():
             mine = await self._lease_in(cell, under)
-            accepted = await queue.submit(cell, self._keyring, [requests[at] for at in share], mine)
+            accepted = await queue.submit(cell, [requests[at] for at in share], rows[cell], mine)
             handles.update(zip(share, accepted, strict=True))
         for handle in handles.values():
             self._cells.learn(handle.task_id, handle.trace_id)
         return [handles[at] for at in range(len(requests))]
+
+    async def require_room(self, cell: Cell, size_bytes: int) -> None:
+        """`QueueFull` where words to what is accepted already find no more room than a submission would."""
+        await self._pressure[cell.client].check(0, size_bytes)
 
     async def relieve(self) -> None:
         """Make room on servers that are short of memory."""

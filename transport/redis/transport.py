@@ -144,7 +144,9 @@ class RedisTransport:
 
     async def prompt(self, session_id: str, text: str, *, by: str) -> Handle:
         text, by = bounds.words("text", text), bounds.reason(by)
-        return await sessions.prompt(await self._cells.of_session(session_id), session_id, text, by)
+        cell = await self._cells.of_session(session_id)
+        await self._submitting.require_room(cell, bounds.stored_bytes(text))
+        return await sessions.prompt(cell, session_id, text, by)
 
     async def background(self, task_id: str) -> bool:
         return await sessions.background(await self._cells.of_task(task_id), task_id)

@@ -150,6 +150,18 @@ async def test_more_files_than_a_report_lists_go_through_several_steps(stage, ba
     assert len(repository.patch.files) == MAX_LISTED_FILES
 
 
+async def test_a_prompt_that_is_too_large_for_so_many_shards_is_never_submitted(stage, batch_text):
+    files = {**{f"src/f{number}.py": "old\n" for number in range(60)}, "tests/t.py": "assert\n"}
+    prompt = f"Renew {{path}}. {'x' * 600_000}"
+    text = batch_text.replace('recipe = ["fix {path}"]', f'agent = "build"\nprompt = "{prompt}"')
+
+    result = await stage.run(stage.batch_request(await stage.repository(files), text=text))
+
+    [error] = result.errors
+    assert (error.code, "32 MiB" in error.message, "name files" in error.hint) == (ErrorCode.BAD_INPUT, True, True)
+    assert stage.builders.shards_started() == []
+
+
 async def test_infrastructure_is_tried_once_more_and_nothing_else_is(stage, batch_text):
     tries: list[str] = []
 

@@ -11,6 +11,7 @@ from orchestrator.fanout.items import (
     items_of_json,
     items_of_lines,
     items_of_paths,
+    items_of_values,
     prompt_for,
     title_of,
 )
@@ -64,6 +65,24 @@ def test_none_and_too_many_are_refused():
         items_of_lines(["\n"], name="x")
     with pytest.raises(BadInput, match="more than"):
         items_of_lines(map(str, range(MAX_ITEMS + 1)), name="x")
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "語"])
+def test_the_prompts_of_all_items_are_bounded_in_bytes(letter):
+    items = items_of_values(range(400), name="x")
+    within = 32 * 1024 * 1024 // 400 // len(letter.encode())
+
+    check_prompt("{item} " + letter * within, items)  # of each 4 KiB do not count
+    with pytest.raises(BadInput, match="4 KiB for each task and 32 MiB more in all") as refused:
+        check_prompt("{item} " + letter * (2 * within), items)
+    assert "name files" in refused.value.hint
+    check_prompt("{item} " + "x" * 4_000, items_of_values(range(MAX_ITEMS), name="x"))
+
+
+def test_a_long_item_that_a_prompt_names_very_often_is_never_filled_in():
+    [item] = items_of_lines(["x" * 1_000], name="x")
+    with pytest.raises(BadInput, match="the most"):
+        prompt_for("{item}" * 100_000, item)
 
 
 def test_a_title_is_one_short_line():
