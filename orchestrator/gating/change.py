@@ -12,21 +12,30 @@ from envelope.pattern import match
 from envelope.scope import split
 
 from .build_files import is_beside, is_build_file, is_read
+from .commands import addopts_in
 from .diff import FilePatch, parts_of
 from .lost_tests import Grants
 from .makefiles import MAKEFILES
 from .named_files import named_by_settings
-from .names import CHECKERS, TEST_FOLDERS, checkers_of, in_quotes, is_gate_file, is_installed, is_test_file
+from .names import (
+    CHECKERS,
+    PYTEST_SETTINGS,
+    TEST_FOLDERS,
+    checkers_of,
+    in_quotes,
+    is_gate_file,
+    is_installed,
+    is_test_file,
+)
 from .runner_access import RunnerAccess, is_suspicious, runner_access, runs_its_texts
 from .scripts import ANYTHING, READ_BY, UNCLEAR, Invoked, invoked_by, programs_in
 from .settings_of import PYTEST_INI, holds_settings
-from .shadows import PATH_SETTINGS, in_place_of_others
+from .shadows import in_place_of_others
 from .text import listed
 from .trees import Trees
 
 MAX_ASKED = 10  # lines in a note
 MAX_HINTED = 5  # files that a hint names; a pattern for more is a person's to choose
-_ADDOPTS = re.compile(r"\baddopts\b[^\n]*(?:\n[ \t\]]+[^\n]*)*")
 _VERSION = re.compile(r"\b(?:v\d+\.|\d+\.\d+\.)[\w.+-]+")
 # Programs that run what a repository's files say: which others that are cannot be told without them.
 LEADS_ON = frozenset((*READ_BY, *UNCLEAR, "sh", "bash", "zsh", "docker", "podman", "compose"))
@@ -231,8 +240,8 @@ async def _with_what_tests_run(invoked: Invoked, base: Sequence[str], trees: Tre
         return replace(invoked, words=None)
     told = [text.partition("#")[0] for path, text in lines if is_test_file(path)]
     for path in base:
-        if posixpath.basename(path) in PATH_SETTINGS:
-            told += _ADDOPTS.findall(await trees.text(path) or "")
+        if posixpath.basename(path) in PYTEST_SETTINGS:
+            told += addopts_in(await trees.text(path) or "")
     return replace(invoked, words=invoked.words | programs_in(told))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from .commands import roots_in
 from .diff import FilePatch
-from .names import IMPORT_ROOTS, TEST_FOLDERS, is_test_module
+from .names import IMPORT_ROOTS, PYTEST_SETTINGS, TEST_FOLDERS, is_test_module
 from .trees import Trees
 
 # What Python on Linux loads, by the ends of its names (importlib.machinery.all_suffixes).
@@ -29,10 +29,7 @@ RUNNER_MODULES = frozenset(
     )
 )
 MAX_DEPTH = 8  # of a module's name in the namespaces of others
-# Where pytest is told what to put on Python's path, and where projects do so themselves.
-PATH_SETTINGS = (
-    *("pyproject.toml", "pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg"),
-)
+# By these a project's code puts folders on Python's path.
 PATH_WORDS = ("sys.path", "syspath_prepend", "addsitedir")
 MAX_LINES = 2000  # of a file that changes the path
 _QUOTED = re.compile(r"[\"']([\w./ -]{1,200})[\"']")
@@ -186,8 +183,8 @@ async def _import_roots(
     folders, files = {posixpath.dirname(path) for path in base}, sorted(base)
     for path in base:
         folder, name = posixpath.split(path)
-        text = (await trees.text(path) or "") if name in (*PATH_SETTINGS, "conftest.py") else ""
-        if name in PATH_SETTINGS:
+        text = (await trees.text(path) or "") if name in (*PYTEST_SETTINGS, "conftest.py") else ""
+        if name in PYTEST_SETTINGS:
             found |= roots_in([text], folder)
         elif name == "manage.py":  # pytest-django puts its folder there
             found.add(folder)
