@@ -30,7 +30,7 @@ from .names import (
 from .runner_access import RunnerAccess, is_suspicious, runner_access, runs_its_texts
 from .scripts import ANYTHING, READ_BY, UNCLEAR, Invoked, invoked_by, programs_in
 from .settings_of import PYTEST_INI, holds_settings
-from .shadows import in_place_of_others
+from .shadows import shadowing_files
 from .text import listed
 from .trees import Trees
 
@@ -175,7 +175,7 @@ async def _gate_files(
         invoked = replace(ANYTHING, scripts=invoked.scripts, texts=invoked.texts)
     elif any(holds_settings(path) or checkers_of(path) for path in changed):
         invoked = await _with_what_tests_run(invoked, base, trees)
-    in_place = await in_place_of_others(
+    in_place = await shadowing_files(
         parts, base, trees, texts=invoked.texts, subpath=subpath, collected=collected, libraries=libraries
     )
     known = {*changed, *base}

@@ -17,7 +17,7 @@ from orchestrator.gating.names import is_gate_file, is_test_file
 from orchestrator.gating.runner_access import RunnerAccess, runner_access
 from orchestrator.gating.scripts import ANYTHING, invoked_by, programs_in
 from orchestrator.gating.settings_of import has_other_settings
-from orchestrator.gating.shadows import ImportRoots, shadowed
+from orchestrator.gating.shadows import ImportRoots, importable_names, shadowed
 from orchestrator.gating.trees import Trees
 from repo.mirror import Mirror
 
@@ -67,11 +67,11 @@ def test_settings_of_runners_belong_to_the_gate(path: str):
      ("pytest/__init__.cpython-311-x86_64-linux-gnu.so", True), ("pluggy.pyc", True), ("json.abi3.so", True)],
 )  # fmt: skip
 def test_a_new_module_may_stand_in_the_place_of_a_runners(path: str, is_one: bool):
-    assert bool(shadowed(path)) is is_one
+    assert bool(shadowed(path, ImportRoots(), importable_names())) is is_one
 
 
 def test_the_gates_own_folder_is_one_that_modules_are_loaded_from():
-    assert shadowed("sub/pytest.py", ImportRoots(frozenset({"sub"})))
+    assert shadowed("sub/pytest.py", ImportRoots(frozenset({"sub"})), ["pytest"])
 
 
 INI = "[tool.pytest.ini_options]\n"
