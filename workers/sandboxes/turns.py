@@ -71,7 +71,7 @@ class _Reads:
     tenant: str
 
     async def open(self, spec: SandboxSpec, own_opened: Callable[[], None]) -> Sandbox:
-        return await self.readers.open(spec, whose=self.tenant, own_opened=own_opened)
+        return await self.readers.open(spec, tenant=self.tenant, own_opened=own_opened)
 
     async def give_back(self, sandbox: Sandbox, *, stopped: bool) -> None:
         await sandbox.close()
