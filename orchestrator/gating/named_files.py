@@ -6,12 +6,12 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Protocol
 
 from .build_files import CARGO, CMAKE, NODE, PHP, RUBY, Runs
 from .cmake_files import named_by_tests
 from .commands import addopts_in
 from .names import JS_SETTINGS, PYTEST_SETTINGS
+from .trees import Trees
 
 MAX_SETTINGS = 200  # files that are looked into
 MAX_ROUNDS = 4  # settings that are made of others
@@ -65,12 +65,8 @@ _PLUGIN = re.compile(r"(?<![\w-])-p[ =]*([A-Za-z_]\w*(?:\.\w+)*)(?![\w:.])")
 Named = tuple[tuple[str, ...], str]  # the keys that it stands below, and the text
 
 
-class Texts(Protocol):
-    async def texts(self, paths: Sequence[str]) -> list[str]: ...
-
-
 async def named_by_settings(
-    base: Sequence[str], trees: Texts, *, scripts: Iterable[str], texts: Iterable[str], subpath: str, runs: Runs
+    base: Sequence[str], trees: Trees, *, scripts: Iterable[str], texts: Iterable[str], subpath: str, runs: Runs
 ) -> set[str]:
     """Paths that they may mean, whether there is such a file or not. Settings that others are made of, and those of
     the `scripts` that look like some, are read, too; what the named files import is not looked at."""

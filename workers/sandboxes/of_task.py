@@ -84,7 +84,7 @@ class TaskSandbox:
 
     @property
     def current(self) -> Sandbox | None:
-        """The sandbox if it was opened, and not only read at a reader: for those who look at what the work left."""
+        """The task's own sandbox, if one has opened: for those who look at what the work left."""
         return self._sandbox.own if isinstance(self._sandbox, LazySandbox) else self._sandbox
 
     async def apply(self, diff: bytes) -> None:
