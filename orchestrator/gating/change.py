@@ -13,6 +13,7 @@ from envelope.scope import split
 
 from .build_files import is_beside, is_build_file, is_read
 from .commands import addopts_in
+from .control import BaseRun
 from .diff import FilePatch, parts_of
 from .lost_tests import Grants
 from .makefiles import MAKEFILES
@@ -67,15 +68,10 @@ async def inspect(
     subpath: str,
     rules: GateRules,
     scope: Sequence[str],
-    found: Collection[str] = (),
-    collected: Collection[str] = (),
-    libraries: Collection[str] = (),
-    plugins: Collection[str] = (),
+    base_run: BaseRun = BaseRun(),
 ) -> Inspection:
-    """Judge the change by what it touches, before it runs. `scope` are the goal's `edit` grants. What the base's run
-    did: `found` are files that are tests, or are read by them, `collected` those of them that tests stand in,
-    `libraries` what was loaded from elsewhere, and `plugins` the project's files that are plugins of the runner."""
-    parts = parts_of(diff)
+    """Judge the change by what it touches, before it runs. `scope` are the goal's `edit` grants."""
+    parts, found = parts_of(diff), base_run.tests
     paths = await trees.paths() if found else []
     folders = _folders_of_tests(found, paths, rules)
     tests = [
@@ -85,12 +81,10 @@ async def inspect(
         or any(path in found for path in part.paths)
         or (part.status != "M" and posixpath.dirname(part.path) in folders)
     ]
-    edited = await _gate_files(
-        parts, trees, commands=commands, subpath=subpath, rules=rules, collected=collected, libraries=libraries
-    )
+    edited = await _gate_files(parts, trees, commands=commands, subpath=subpath, rules=rules, base_run=base_run)
     of_tests = {path for part in tests for path in part.paths}
     for part in parts:
-        if not _may_edit(part, rules) and any(path in plugins and path not in of_tests for path in part.paths):
+        if not _may_edit(part, rules) and any(path in base_run.plugins and path not in of_tests for path in part.paths):
             edited[part.path] = edited.get(part.path) or "a plugin of the runner"
     strict = runs_its_texts(parts)
     accesses = [await _runner_access(part, trees, strict=strict) for part in parts if not _may_edit(part, rules)]
@@ -160,13 +154,12 @@ async def _gate_files(
     commands: Sequence[str],
     subpath: str,
     rules: GateRules,
-    collected: Collection[str],
-    libraries: Collection[str],
+    base_run: BaseRun,
 ) -> dict[str, str]:
     """Edited files that belong to the gate; some with a word that says why."""
 
     def is_test(path: str) -> bool:
-        return path in collected or is_test_file(path, rules.tests)
+        return path in base_run.collected or is_test_file(path, rules.tests)
 
     changed = {path for part in parts for path in part.paths}
     base = await trees.paths()
@@ -175,9 +168,7 @@ async def _gate_files(
         invoked = replace(ANYTHING, scripts=invoked.scripts, texts=invoked.texts)
     elif any(holds_settings(path) or checkers_of(path) for path in changed):
         invoked = await _with_what_tests_run(invoked, base, trees)
-    in_place = await shadowing_files(
-        parts, base, trees, texts=invoked.texts, subpath=subpath, collected=collected, libraries=libraries
-    )
+    in_place = await shadowing_files(parts, base, trees, texts=invoked.texts, subpath=subpath, base_run=base_run)
     known = {*changed, *base}
     named = await named_by_settings(
         base, trees, scripts=invoked.scripts, texts=invoked.texts, subpath=subpath, runs=invoked.runs

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from .commands import roots_in
+from .control import BaseRun
 from .diff import FilePatch
 from .names import IMPORT_ROOTS, PYTEST_SETTINGS, TEST_FOLDERS, is_test_module
 from .trees import Trees
@@ -92,17 +93,15 @@ async def shadowing_files(
     *,
     texts: Sequence[str],
     subpath: str,
-    collected: Collection[str] = (),
-    libraries: Collection[str] = (),
+    base_run: BaseRun,
 ) -> dict[str, str]:
     """New files and links that Python would load instead of others, and files whose going or coming makes it do so;
-    each with what it does, in words. `collected`: files that tests stand in; `libraries`: what the base's run had
-    loaded from elsewhere."""
+    each with what it does, in words."""
     links = {part.path for part in parts if part.status != "D" and part.is_link}
     new = [part.path for part in parts if part.status in ("A", "R") or part.path in links]
     gone = {path for part in parts for path in part.paths} - {part.path for part in parts if part.status != "D"}
     files = {*base, *new} - gone
-    before, after = _TestRoots(base, collected), _TestRoots(files, collected)
+    before, after = (_TestRoots(some, base_run.collected) for some in (base, files))
     # a folder that is no package any more, or that tests begin to stand in, is one that modules are loaded from
     opened = {posixpath.dirname(path): path for path in gone if posixpath.basename(path) == "__init__.py"}
     for path in [part.path for part in parts] if after.found - before.found else []:
@@ -110,12 +109,12 @@ async def shadowing_files(
             root = after.of(posixpath.dirname(path))
             opened |= {root: path} if root not in before.found and root not in opened else {}
     loose = [path for path in files if opened and _folder_of_module(path) in opened]
-    names = importable_names(libraries)
+    names = importable_names(base_run.libraries)
     candidates = (name for path in (*new, *loose) for _, name in _module_names(path, is_link=False))
     if not links and names.isdisjoint(candidates):
         return {}
     named = await _import_roots(base, trees, texts=texts, subpath=subpath, packages=before.packages)
-    names = importable_names(_of_others(libraries, {*base}, named))
+    names = importable_names(_of_others(base_run.libraries, {*base}, named))
     roots = ImportRoots(frozenset({*named, *after.found}), after.packages)
     in_order = sorted(f"{root}/" for root in roots.named)
     found: dict[str, str] = {}
