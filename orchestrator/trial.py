@@ -18,7 +18,7 @@ from repo.patch import apply_to_tree
 from .driver import Work
 from .gate import AGAIN, Gate
 from .gating.change import Inspection, inspect
-from .gating.control import collected_in, control_notes, found_tests, libraries_of, plugins_of
+from .gating.control import BaseRun, control_notes
 from .gating.diff import without
 from .gating.lost_tests import NOTHING_LIFTED, Lifted, LostTests, lifted_by
 from .gating.obsolete_tests import NONE_OBSOLETE, ObsoleteTests, obsolete_tests
@@ -126,10 +126,7 @@ async def _inspected(gate: Gate, diff: bytes, trees: Trees, before: Run) -> Insp
         subpath=gate.workspace.subpath,
         rules=gate.rules,
         scope=gate.scope,
-        found=found_tests(before.steps),
-        collected=collected_in(before.steps),
-        libraries=libraries_of(before.steps),
-        plugins=plugins_of(before.steps),
+        base_run=BaseRun.of(before.steps),
     )
 
 

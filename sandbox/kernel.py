@@ -72,7 +72,8 @@ def leave_folders() -> None:
 
 
 def leave_mounts() -> None:
-    """From here on this thread alone sees what it mounts, and not what others do. It has to end there, too."""
+    """This thread gets a mount namespace of its own: nobody else sees what it mounts, nor it what others mount. It
+    never comes back, and has to end there."""
     _done(_libc.unshare(MOUNTS), "unshare")
     mount("", Path("/"), "", RECURSIVE | PRIVATE)
 

@@ -97,11 +97,11 @@ def _mounted(opening: Opening) -> int:
         Path(place).mkdir()
         options = f"size={size},nr_inodes={inodes},mode={mode},{owner}"
         kernel.mount("tmpfs", Path(place), options, kernel.NOSUID | kernel.NODEV)
-    _let_go()
+    _unmount_other_sandboxes()
     return os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _let_go() -> None:
+def _unmount_other_sandboxes() -> None:
     """A mount namespace begins as a copy of this host's: what other sandboxes have mounted would stay for as long as
     this one lives, their loop devices with it."""
     for line in Path("/proc/thread-self/mountinfo").read_bytes().splitlines():

@@ -45,7 +45,7 @@ LIFETIME_S = 3600
 SPARE_S = 300  # nobody begins with one that will end so soon
 SEARCHES_PER_CORE = 2  # at once, of all readers of a worker: each keeps a core busy
 SEARCH_TIMEOUT_S = 5.0  # at a reader: what takes longer goes on in one's own sandbox, with its own share of the cores
-KNOWN_PLACES = 10_000  # paths of a reader whose target is known: its checkout does not change
+MAX_RESOLVED = 10_000  # paths of which a reader remembers where they lead: its checkout does not change
 
 CLOSED = "The sandbox was closed."
 
@@ -57,15 +57,15 @@ Call = Callable[[Sandbox], Awaitable[T]]
 
 @dataclass(eq=False)
 class _Reader:
-    """`whose` may sit here, and nobody else; `places` has where paths lead."""
+    """Only tasks of the `tenant` may sit here; `resolved` has where paths lead."""
 
-    whose: str
+    tenant: str
     spec: SandboxSpec
     ends_at_s: float
     opening: asyncio.Task[Sandbox]
     seats: int = 0
     closing: asyncio.TimerHandle | None = None
-    places: dict[str, str] = field(default_factory=dict[str, str])
+    resolved: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def has_failed(self) -> bool:
@@ -80,26 +80,26 @@ class Readers:
         self._idle_s = idle_s
         self._readers: list[_Reader] = []
         self._background: set[asyncio.Task[None]] = set()
-        self.searches = _Turns(SEARCHES_PER_CORE * (os.cpu_count() or 1))
+        self.searches = _FairSemaphore(SEARCHES_PER_CORE * (os.cpu_count() or 1))
 
-    async def open(self, spec: SandboxSpec, *, whose: str, own_opened: Callable[[], None] = lambda: None) -> Sandbox:
+    async def open(self, spec: SandboxSpec, *, tenant: str, own_opened: Callable[[], None] = lambda: None) -> Sandbox:
         """As a driver's: a sandbox that opens with the first call for which no reader will do.
 
-        Those of one `whose` (a tenant) share readers. `own_opened` is called when one's own has opened. A spec without
-        a checkout is opened at once.
+        Tasks of one tenant share readers. `own_opened` is called when one's own has opened. A spec without a checkout
+        is opened at once.
         """
         if spec.checkout is None:
             sandbox = await self._driver.open(spec)
             own_opened()
             return sandbox
-        limits = replace(Limits(), lifetime_s=LIFETIME_S)
+        limits = Limits(lifetime_s=LIFETIME_S)
         reads = SandboxSpec(
             spec.image, spec.checkout, spec.git_dir, spec.base, read_only=True, limits=limits, env=spec.env
         )
-        return LazySandbox(_Seat(self, whose, reads), lambda: self._driver.open(spec), own_opened)
+        return LazySandbox(_Seat(self, tenant, reads), lambda: self._driver.open(spec), own_opened)
 
-    def take(self, whose: str, spec: SandboxSpec) -> _Reader:
-        reader = self._free(whose, spec) or self._fresh(whose, spec)
+    def take(self, tenant: str, spec: SandboxSpec) -> _Reader:
+        reader = self._free(tenant, spec) or self._fresh(tenant, spec)
         reader.seats += 1
         if reader.closing is not None:
             reader.closing.cancel()
@@ -122,13 +122,13 @@ class Readers:
         else:
             self._close(reader)
 
-    def _free(self, whose: str, spec: SandboxSpec) -> _Reader | None:
+    def _free(self, tenant: str, spec: SandboxSpec) -> _Reader | None:
         until_s = time.monotonic() + SPARE_S
         return next(
             (
                 each
                 for each in self._readers
-                if (each.whose, each.spec) == (whose, spec)
+                if (each.tenant, each.spec) == (tenant, spec)
                 and each.seats < MAX_SEATS
                 and each.ends_at_s > until_s
                 and not each.has_failed
@@ -136,9 +136,9 @@ class Readers:
             None,
         )
 
-    def _fresh(self, whose: str, spec: SandboxSpec) -> _Reader:
+    def _fresh(self, tenant: str, spec: SandboxSpec) -> _Reader:
         opening = asyncio.create_task(self._driver.open(replace(spec, labels={"reader": "shared"})))
-        reader = _Reader(whose, spec, time.monotonic() + LIFETIME_S, opening)
+        reader = _Reader(tenant, spec, time.monotonic() + LIFETIME_S, opening)
         self._readers.append(reader)
         return reader
 
@@ -153,7 +153,7 @@ class Readers:
             self._readers.remove(reader)
 
 
-class _Turns:
+class _FairSemaphore:
     """At most `limit` at once. The next turn is for whoever has the fewest, and of those for who came first: a tenant
     with many calls waits for itself."""
 
@@ -163,39 +163,39 @@ class _Turns:
         self._waiting: list[tuple[str, asyncio.Future[None]]] = []
 
     @asynccontextmanager
-    async def of(self, whose: str) -> AsyncGenerator[None]:
+    async def of(self, tenant: str) -> AsyncGenerator[None]:
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.append((whose, turn))
+        self._waiting.append((tenant, turn))
         self._admit()
         try:
             await turn
             yield
         finally:
             if not turn.done() or turn.cancelled():
-                self._waiting.remove((whose, turn))
+                self._waiting.remove((tenant, turn))
             else:
                 self._free += 1
-                self._running[whose] -= 1
+                self._running[tenant] -= 1
                 self._admit()
 
     def _admit(self) -> None:
         while self._free and (waiting := [each for each in self._waiting if not each[1].done()]):
-            whose, turn = first = min(waiting, key=lambda each: self._running[each[0]])
+            tenant, turn = first = min(waiting, key=lambda each: self._running[each[0]])
             self._waiting.remove(first)
             self._free -= 1
-            self._running[whose] += 1
+            self._running[tenant] += 1
             turn.set_result(None)
 
 
 class _Seat:
     """A place at a reader, taken with the first call."""
 
-    def __init__(self, readers: Readers, whose: str, spec: SandboxSpec) -> None:
+    def __init__(self, readers: Readers, tenant: str, spec: SandboxSpec) -> None:
         self._readers = readers
-        self._whose = whose
+        self._tenant = tenant
         self._spec = spec
         self._reader: _Reader | None = None
-        self._is_closed = False
+        self.is_closed = False
 
     async def ask(self, call: Call[T]) -> T:
         """`SandboxLost` when two readers were lost meanwhile."""
@@ -207,17 +207,17 @@ class _Seat:
 
     async def search(self, call: Call[T]) -> T:
         """`TimeoutError` for one that takes too long."""
-        async with self._readers.searches.of(self._whose), asyncio.timeout(SEARCH_TIMEOUT_S):
+        async with self._readers.searches.of(self._tenant), asyncio.timeout(SEARCH_TIMEOUT_S):
             return await self.ask(call)
 
-    async def place_of(self, path: str) -> str:
+    async def resolve(self, path: str) -> str:
         """Where a path leads, links followed; asked once for all who sit here."""
-        known = self._taken().places
-        if path not in known:
-            if len(known) >= KNOWN_PLACES:
-                known.clear()
-            known[path] = await self.ask(lambda sandbox: sandbox.resolve(path))
-        return known[path]
+        resolved = self._taken().resolved
+        if path not in resolved:
+            if len(resolved) >= MAX_RESOLVED:
+                resolved.clear()
+            resolved[path] = await self.ask(lambda sandbox: sandbox.resolve(path))
+        return resolved[path]
 
     def leave(self, *, is_lost: bool = False) -> None:
         reader, self._reader = self._reader, None
@@ -225,7 +225,7 @@ class _Seat:
             self._readers.leave(reader, is_lost=is_lost)
 
     def close(self) -> None:
-        self._is_closed = True
+        self.is_closed = True
         self.leave()
 
     async def _asked(self, call: Call[T]) -> T:
@@ -243,10 +243,10 @@ class _Seat:
             raise
 
     def _taken(self) -> _Reader:
-        if self._is_closed:
+        if self.is_closed:
             raise SandboxLost(CLOSED)
         if self._reader is None:
-            self._reader = self._readers.take(self._whose, self._spec)
+            self._reader = self._readers.take(self._tenant, self._spec)
         return self._reader
 
 
@@ -260,7 +260,6 @@ class LazySandbox:
         self._own_opened = own_opened
         self._opening = asyncio.Lock()
         self._reading = 0  # calls that are at a reader
-        self._is_closed = False
 
     @property
     def id(self) -> str:
@@ -323,7 +322,6 @@ class LazySandbox:
     async def close(self) -> None:
         self._seat.close()
         async with self._opening:  # what opens just now is closed, too
-            self._is_closed = True
             if self.own is not None:
                 await self.own.close()
 
@@ -334,10 +332,10 @@ class LazySandbox:
         await self.close()
 
     async def _look(self, path: str, call: Call[T], *, is_search: bool = False) -> T:
-        if self.own is None and not self._is_closed:
+        if self.own is None and not self._seat.is_closed:
             self._reading += 1
             try:
-                if _is_inside(posixpath.normpath(path)) and _is_inside(await self._seat.place_of(path)):
+                if _is_inside(posixpath.normpath(path)) and _is_inside(await self._seat.resolve(path)):
                     return await (self._seat.search(call) if is_search else self._seat.ask(call))
             except SandboxLost as lost:
                 log.warning("two readers are lost, and what broke them goes on alone: %s", lost)
@@ -350,7 +348,7 @@ class LazySandbox:
 
     async def _opened(self) -> Sandbox:
         async with self._opening:
-            if self._is_closed and self.own is None:
+            if self._seat.is_closed and self.own is None:
                 raise SandboxLost(CLOSED)
             if self.own is None:
                 self.own = await self._open_own()

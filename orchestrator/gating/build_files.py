@@ -22,29 +22,9 @@ Runs = Callable[[str], bool]  # may the gate's commands run this program?
 Reader = Callable[[str, Runs], object]  # what counts, comparable; ValueError: the text as it stands
 
 NODE = (
-    *("node", "npm", "npx", "yarn", "pnpm", "bun", "bunx", "deno", "jest", "vitest", "mocha", "ava", "playwright"),
-    *(
-        "lerna",
-        "rush",
-        "pnpx",
-        "ng",
-        "react-scripts",
-        "vite",
-        "nx",
-        "turbo",
-        "cypress",
-        "karma",
-        "jasmine",
-        "tap",
-        "uvu",
-        "qunit",
-        "wtr",
-        "tsx",
-        "ts-node",
-        "tsc",
-        "c8",
-        "nyc",
-    ),
+    *("node", "npm", "npx", "yarn", "pnpm", "pnpx", "bun", "bunx", "deno", "lerna", "rush", "nx", "turbo", "ng"),
+    *("jest", "vitest", "mocha", "ava", "playwright", "cypress", "karma", "jasmine", "tap", "uvu", "qunit", "wtr"),
+    *("react-scripts", "vite", "tsx", "ts-node", "tsc", "c8", "nyc"),
 )
 CMAKE = ("cmake", "ctest", "make", "gmake", "ninja")
 BAZEL = ("bazel", "bazelisk")
@@ -55,7 +35,7 @@ GRADLE = ("gradle", "gradlew")
 DOTNET = ("dotnet", "msbuild", "nunit", "xunit", "vstest")
 RUBY = ("ruby", "bundle", "rspec", "rake", "rails", "minitest", "cucumber")
 PHP = ("php", "phpunit", "composer", "pest", "paratest", "codecept", "phpspec", "behat")
-CHECKS_TYPES = ("tsc", "vue-tsc", "tsd", "tsgo")
+TYPE_CHECKERS = ("tsc", "vue-tsc", "tsd", "tsgo")
 
 
 def _whole(text: str, runs: Runs) -> object:
@@ -75,7 +55,7 @@ def _msbuild(text: str, runs: Runs) -> object:
 
 
 def _lines_but(*harmless: str, shortened: str = "", comment: str = "") -> Reader:
-    """All lines but those that are `harmless` as they stand, and of those that `shortened` finds, not its `version`."""
+    """Reads all lines but `harmless` ones; one that is `shortened` without the group `version` of that pattern."""
     patterns = [re.compile(one) for one in harmless]
     short = re.compile(shortened) if shortened else None
 
@@ -121,7 +101,7 @@ _MEANS_OF_IMPORTS = (
 
 def _tsconfig(text: str, runs: Runs) -> object:
     found = _jsonc(text)
-    if any(map(runs, CHECKS_TYPES)):
+    if any(map(runs, TYPE_CHECKERS)):
         return found
     options = table_in(found, "compilerOptions")
     return (
@@ -350,19 +330,19 @@ BESIDE = (
 
 
 def is_build_file(path: str) -> bool:
-    return _known(path) is not None
+    return _kind_of(path) is not None
 
 
 def is_read(path: str, runs: Runs) -> bool:
     """May the gate's commands run a program that reads it?"""
-    known = _known(path)
-    return known is not None and (not known.programs or any(map(runs, known.programs)))
+    kind = _kind_of(path)
+    return kind is not None and (not kind.programs or any(map(runs, kind.programs)))
 
 
 def what_counts(path: str, text: str, runs: Runs) -> object:
     """Comparable; `ValueError` where the text as it stands must do."""
-    known = _known(path)
-    return known.read(text, runs) if known else None
+    kind = _kind_of(path)
+    return kind.read(text, runs) if kind else None
 
 
 def leads_elsewhere(path: str, before: str, after: str, runs: Runs) -> bool:
@@ -390,7 +370,7 @@ def is_beside(path: str, known: Collection[str], runs: Runs) -> bool:
     return False
 
 
-def _known(path: str) -> _BuildFile | None:
+def _kind_of(path: str) -> _BuildFile | None:
     name = posixpath.basename(path)
     return next((one for one in BUILD_FILES if any(fnmatchcase(name, pattern) for pattern in one.names)), None)
 

@@ -12,21 +12,31 @@ from envelope.pattern import match
 from envelope.scope import split
 
 from .build_files import is_beside, is_build_file, is_read
+from .commands import addopts_in
+from .control import BaseRun
 from .diff import FilePatch, parts_of
 from .lost_tests import Grants
 from .makefiles import MAKEFILES
 from .named_files import named_by_settings
-from .names import CHECKERS, TEST_FOLDERS, checkers_of, in_quotes, is_gate_file, is_installed, is_test_file
+from .names import (
+    CHECKERS,
+    PYTEST_SETTINGS,
+    TEST_FOLDERS,
+    checkers_of,
+    in_quotes,
+    is_gate_file,
+    is_installed,
+    is_test_file,
+)
 from .runner_access import RunnerAccess, is_suspicious, runner_access, runs_its_texts
 from .scripts import ANYTHING, READ_BY, UNCLEAR, Invoked, invoked_by, programs_in
 from .settings_of import PYTEST_INI, holds_settings
-from .shadows import PATH_SETTINGS, in_place_of_others
+from .shadows import shadowing_files
 from .text import listed
 from .trees import Trees
 
 MAX_ASKED = 10  # lines in a note
 MAX_HINTED = 5  # files that a hint names; a pattern for more is a person's to choose
-_ADDOPTS = re.compile(r"\baddopts\b[^\n]*(?:\n[ \t\]]+[^\n]*)*")
 _VERSION = re.compile(r"\b(?:v\d+\.|\d+\.\d+\.)[\w.+-]+")
 # Programs that run what a repository's files say: which others that are cannot be told without them.
 LEADS_ON = frozenset((*READ_BY, *UNCLEAR, "sh", "bash", "zsh", "docker", "podman", "compose"))
@@ -58,15 +68,10 @@ async def inspect(
     subpath: str,
     rules: GateRules,
     scope: Sequence[str],
-    found: Collection[str] = (),
-    collected: Collection[str] = (),
-    libraries: Collection[str] = (),
-    plugins: Collection[str] = (),
+    base_run: BaseRun = BaseRun(),
 ) -> Inspection:
-    """Judge the change by what it touches, before it runs. `scope` are the goal's `edit` grants. What the base's run
-    did: `found` are files that are tests, or are read by them, `collected` those of them that tests stand in,
-    `libraries` what was loaded from elsewhere, and `plugins` the project's files that are plugins of the runner."""
-    parts = parts_of(diff)
+    """Judge the change by what it touches, before it runs. `scope` are the goal's `edit` grants."""
+    parts, found = parts_of(diff), base_run.tests
     paths = await trees.paths() if found else []
     folders = _folders_of_tests(found, paths, rules)
     tests = [
@@ -76,12 +81,10 @@ async def inspect(
         or any(path in found for path in part.paths)
         or (part.status != "M" and posixpath.dirname(part.path) in folders)
     ]
-    edited = await _gate_files(
-        parts, trees, commands=commands, subpath=subpath, rules=rules, collected=collected, libraries=libraries
-    )
+    edited = await _gate_files(parts, trees, commands=commands, subpath=subpath, rules=rules, base_run=base_run)
     of_tests = {path for part in tests for path in part.paths}
     for part in parts:
-        if not _may_edit(part, rules) and any(path in plugins and path not in of_tests for path in part.paths):
+        if not _may_edit(part, rules) and any(path in base_run.plugins and path not in of_tests for path in part.paths):
             edited[part.path] = edited.get(part.path) or "a plugin of the runner"
     strict = runs_its_texts(parts)
     accesses = [await _runner_access(part, trees, strict=strict) for part in parts if not _may_edit(part, rules)]
@@ -151,13 +154,12 @@ async def _gate_files(
     commands: Sequence[str],
     subpath: str,
     rules: GateRules,
-    collected: Collection[str],
-    libraries: Collection[str],
+    base_run: BaseRun,
 ) -> dict[str, str]:
     """Edited files that belong to the gate; some with a word that says why."""
 
     def is_test(path: str) -> bool:
-        return path in collected or is_test_file(path, rules.tests)
+        return path in base_run.collected or is_test_file(path, rules.tests)
 
     changed = {path for part in parts for path in part.paths}
     base = await trees.paths()
@@ -166,9 +168,7 @@ async def _gate_files(
         invoked = replace(ANYTHING, scripts=invoked.scripts, texts=invoked.texts)
     elif any(holds_settings(path) or checkers_of(path) for path in changed):
         invoked = await _with_what_tests_run(invoked, base, trees)
-    in_place = await in_place_of_others(
-        parts, base, trees, texts=invoked.texts, subpath=subpath, collected=collected, libraries=libraries
-    )
+    in_place = await shadowing_files(parts, base, trees, texts=invoked.texts, subpath=subpath, base_run=base_run)
     known = {*changed, *base}
     named = await named_by_settings(
         base, trees, scripts=invoked.scripts, texts=invoked.texts, subpath=subpath, runs=invoked.runs
@@ -231,8 +231,8 @@ async def _with_what_tests_run(invoked: Invoked, base: Sequence[str], trees: Tre
         return replace(invoked, words=None)
     told = [text.partition("#")[0] for path, text in lines if is_test_file(path)]
     for path in base:
-        if posixpath.basename(path) in PATH_SETTINGS:
-            told += _ADDOPTS.findall(await trees.text(path) or "")
+        if posixpath.basename(path) in PYTEST_SETTINGS:
+            told += addopts_in(await trees.text(path) or "")
     return replace(invoked, words=invoked.words | programs_in(told))
 
 

@@ -45,6 +45,8 @@ _ROOT = re.compile(
     r"|\bPYTHONPATH[\"']?[ \t]*[:?+]?[=:][ \t]*[\"']?([^\s\"']+)"
     r"|\bpython_?paths?[\"']?\s*[=:]\s*(\[[^\]]{0,2000}\]|[^\n]*(?:\n[ \t]+[^\n]*)*)"
 )
+# Possessive: such a text may be anything.
+_ADDOPTS = re.compile(r"\baddopts\b[^\n]*+(?:\n[ \t\]]+[^\n]*+)*+")
 _HERE = re.compile(r"(?:\$\{?\w+\}?|\$\(\w+\)|\{\w+\})/")  # a variable that most often is the folder itself
 _MAKE = re.compile(r"(?<![\w./-])g?make(?![\w.-])")
 _NO_COMMAND = re.compile(r"(?:^|[ \t])#.*$|^\[.*\]$", re.MULTILINE)  # comments, and headings of settings
@@ -128,6 +130,11 @@ def roots_in(texts: Iterable[str], folder: str) -> set[str]:
             elif program == "unittest" and "discover" in given:
                 found |= set(paths)
     return {"" if root == "." else root for root in found}
+
+
+def addopts_in(settings: str) -> list[str]:
+    """Options that pytest's settings add to its command."""
+    return _ADDOPTS.findall(settings)
 
 
 def makes_in(texts: Iterable[str]) -> frozenset[str] | None:

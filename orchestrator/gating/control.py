@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from envelope.gate import GateObjection
 from envelope.recipe import MADE, CodeDigest, RecipeStep
@@ -11,6 +12,28 @@ from .names import is_test_file
 from .text import listed
 
 WRITTEN = ": written as the tests ran"
+
+
+@dataclass(frozen=True, slots=True)
+class BaseRun:
+    """What the base's run did, as its process told. `tests`: files that are tests or are read by them, whatever they
+    are called. `collected`: those of them that tests stand in. `libraries`: modules that were loaded, and are none of
+    the project's files. `plugins`: those of the project's files that were plugins of the runner."""
+
+    tests: Collection[str] = ()
+    collected: Collection[str] = ()
+    libraries: Collection[str] = ()
+    plugins: Collection[str] = ()
+
+    @classmethod
+    def of(cls, steps: Sequence[RecipeStep]) -> BaseRun:
+        digests = [step.digest for step in steps if step.digest]
+        return cls(
+            tests=frozenset(path for one in digests for path in one.files),
+            collected=frozenset(name.partition("::")[0] for one in digests for name in one.tests),
+            libraries=frozenset(name for one in digests for name in one.libraries),
+            plugins=frozenset(path for one in digests for path in one.plugin_files),
+        )
 
 
 def fooled_objection(
@@ -104,26 +127,6 @@ def _differing(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
 
 def _path(name: str) -> str:
     return name.partition(":")[0]
-
-
-def found_tests(before: Sequence[RecipeStep]) -> frozenset[str]:
-    """Files that are tests by what the base's run did with them, whatever they are called."""
-    return frozenset(file for step in before if step.digest for file in step.digest.files)
-
-
-def collected_in(before: Sequence[RecipeStep]) -> frozenset[str]:
-    """Those of them that a runner took tests from."""
-    return frozenset(name.partition("::")[0] for step in before if step.digest for name in step.digest.tests)
-
-
-def libraries_of(before: Sequence[RecipeStep]) -> frozenset[str]:
-    """Modules that the base's run had loaded, and that are none of the project's files."""
-    return frozenset(name for step in before if step.digest for name in step.digest.libraries)
-
-
-def plugins_of(before: Sequence[RecipeStep]) -> frozenset[str]:
-    """Files of the project that were plugins of the runner, whether or not they did anything."""
-    return frozenset(path for step in before if step.digest for path in step.digest.plugin_files)
 
 
 def control_notes(steps: Sequence[RecipeStep]) -> list[str]:

@@ -6,24 +6,24 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Protocol
 
 from .build_files import CARGO, CMAKE, NODE, PHP, RUBY, Runs
 from .cmake_files import named_by_tests
+from .commands import addopts_in
+from .names import JS_SETTINGS, PYTEST_SETTINGS
+from .trees import Trees
 
 MAX_SETTINGS = 200  # files that are looked into
 MAX_ROUNDS = 4  # settings that are made of others
 MAX_LITERALS = 2000  # of each
 MAX_DEPTH = 50  # of brackets
-_JS_SETTINGS = (
-    *("jest.config.*", "vitest.config.*", "vitest.workspace.*", ".mocharc*", "karma.conf.*", "ava.config.*"),
-    *("playwright.config.*", "cypress.config.*", "web-test-runner.config.*", ".nycrc*", ".c8rc*", "babel.config.*"),
-    *(".babelrc*", ".swcrc", "bunfig.toml"),
-)
 # pattern of a settings file → who reads it, and the keys that count of it (at any depth; none: all that do not name
 # what is tested, where it is written to, and the like)
 _SETTINGS: Sequence[tuple[str, tuple[str, ...], frozenset[str]]] = (
-    *((pattern, NODE, frozenset[str]()) for pattern in _JS_SETTINGS),
+    *(
+        (pattern, NODE, frozenset[str]())
+        for pattern in (*JS_SETTINGS, "web-test-runner.config.*", ".swcrc", "bunfig.toml")
+    ),
     ("vite.config.*", NODE, frozenset(("", "test", "plugins"))),
     ("package.json", NODE, frozenset(("jest", "mocha", "ava", "nyc", "c8", "vitest", "babel"))),
     *((pattern, NODE, frozenset(("extends",))) for pattern in ("tsconfig*.json", "jsconfig*.json")),
@@ -60,19 +60,13 @@ _CONFIG = re.compile(r"(?:conf|jest|vitest|mocha|karma).*\.(?:[cm]?[jt]s|json)$"
 _REQUIRED = re.compile(r"(?:--require|-r)[ =]*([\w./-]+)")
 _YAML_LINE = re.compile(r"^(?:([\w-]+):)?(.*)$", re.MULTILINE)
 _WORD = re.compile(r"[\w@./-]+")
-_ADDOPTS = re.compile(r"\baddopts\b[^\n]*+(?:\n[ \t\]]+[^\n]*+)*+")
 _PLUGIN = re.compile(r"(?<![\w-])-p[ =]*([A-Za-z_]\w*(?:\.\w+)*)(?![\w:.])")
-_PYTEST_SETTINGS = ("pyproject.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg")
 
 Named = tuple[tuple[str, ...], str]  # the keys that it stands below, and the text
 
 
-class Texts(Protocol):
-    async def texts(self, paths: Sequence[str]) -> list[str]: ...
-
-
 async def named_by_settings(
-    base: Sequence[str], trees: Texts, *, scripts: Iterable[str], texts: Iterable[str], subpath: str, runs: Runs
+    base: Sequence[str], trees: Trees, *, scripts: Iterable[str], texts: Iterable[str], subpath: str, runs: Runs
 ) -> set[str]:
     """Paths that they may mean, whether there is such a file or not. Settings that others are made of, and those of
     the `scripts` that look like some, are read, too; what the named files import is not looked at."""
@@ -87,8 +81,8 @@ async def named_by_settings(
         more: dict[str, frozenset[str]] = {}
         for path, text in zip(paths, await trees.texts(paths), strict=True):
             folder = posixpath.dirname(path)
-            if posixpath.basename(path) in _PYTEST_SETTINGS:
-                found |= {one for told in _ADDOPTS.findall(text) for one in _plugins_in(told, folder)}
+            if posixpath.basename(path) in PYTEST_SETTINGS:
+                found |= {one for told in addopts_in(text) for one in _plugins_in(told, folder)}
                 continue
             for keys, named in literals(path, text)[:MAX_LITERALS]:
                 if waiting[path] and waiting[path].isdisjoint(keys or ("",)):
@@ -103,7 +97,7 @@ async def named_by_settings(
 
 def _keys_that_count(path: str, runs: Runs) -> frozenset[str] | None:
     name = posixpath.basename(path)
-    if name in _PYTEST_SETTINGS:
+    if name in PYTEST_SETTINGS:
         return frozenset() if runs("pytest") else None
     for pattern, programs, keys in _SETTINGS:
         if fnmatchcase(name, pattern) and any(map(runs, programs)):

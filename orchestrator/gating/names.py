@@ -46,13 +46,20 @@ CHECKERS: Mapping[str, tuple[str, ...]] = {
         (),
     ),
 }
+# Where pytest finds its settings.
+PYTEST_SETTINGS = (
+    *("pyproject.toml", "pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg"),
+)
+# Those of JavaScript's runners, and of what compiles for them.
+JS_SETTINGS = (
+    *("jest.config.*", "vitest.config.*", "vitest.workspace.*", ".mocharc*", "karma.conf.*", "ava.config.*"),
+    *("playwright.config.*", "cypress.config.*", ".nycrc*", ".c8rc*", "babel.config.*", ".babelrc*"),
+)
 # Settings and hooks of runners and checkers: whoever writes them decides what passes.
 GATE_FILES = (
     *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "noxfile.py", "nose.cfg"),
     *("sitecustomize.py", "usercustomize.py", "*.pth", ".coveragerc", ".coveragerc.toml"),
-    *("jest.config.*", "vitest.config.*", "vitest.workspace.*", "vite.config.*", ".mocharc*", "karma.conf.*"),
-    *("ava.config.*", "playwright.config.*", "cypress.config.*", ".nycrc*", ".c8rc*", "babel.config.*", ".babelrc*"),
-    *(".npmrc", ".yarnrc*", ".pnpmfile.*"),
+    *(*JS_SETTINGS, "vite.config.*", ".npmrc", ".yarnrc*", ".pnpmfile.*"),
     *("nextest.toml", "phpunit.xml*", ".rspec", "CTestCustom.cmake", "CTestTestfile.cmake", ".env", ".envrc"),
     *(file for files in CHECKERS.values() for file in files),
 )

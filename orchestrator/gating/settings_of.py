@@ -12,8 +12,7 @@ from functools import partial
 from typing import Any, Protocol, cast
 
 from ..strange_toml import read_toml
-from .build_files import cargo_manifest, is_build_file, is_read, leads_elsewhere, node_package, what_counts
-from .build_files import table_in as _table
+from .build_files import cargo_manifest, is_build_file, is_read, leads_elsewhere, node_package, table_in, what_counts
 from .makefiles import MAKEFILES, what_goals_reach
 from .names import CHECKERS, TASK_RUNNERS
 
@@ -28,8 +27,8 @@ PACKAGING = frozenset(
 # Sections of setup.cfg that build documents and packages.
 BUILDING = ("metadata", "options", "bdist", "sdist", "bumpversion", "build_sphinx", "upload_docs", "egg_info", "wheel")
 PYTEST_INI = ("pytest.ini", ".pytest.ini")  # which count where they are new or gone, even empty
-PACKAGE_JSON = ("jest", "mocha", "ava", "nyc", "c8", "vitest", "type", "babel", "eslintConfig", "overrides")
-CARGO = ("test", "bench", "lib", "bin", "profile", "lints")
+PACKAGE_JSON_KEYS = ("jest", "mocha", "ava", "nyc", "c8", "vitest", "type", "babel", "eslintConfig", "overrides")
+CARGO_KEYS = ("test", "bench", "lib", "bin", "profile", "lints")
 # Scripts of a package.json that its managers run by themselves.
 LIFECYCLE = frozenset(("preinstall", "install", "postinstall", "preprepare", "prepare", "postprepare", "prepublish"))
 
@@ -49,16 +48,16 @@ class Asked(Protocol):
 def _pyproject(text: str, asked: Asked) -> object:
     found = read_toml(text)
     tools: dict[str, Any] = {
-        name: table for name, table in _table(found, "tool").items() if name not in PACKAGING and _counts(name, asked)
+        name: table for name, table in table_in(found, "tool").items() if name not in PACKAGING and _counts(name, asked)
     }
-    pytest = _table(tools, "pytest")
+    pytest = table_in(tools, "pytest")
     if "ini_options" in pytest:  # that there are some counts as well: pytest reads no other file then
-        tools["pytest"] = {**pytest, "ini_options": _without_names(_table(pytest, "ini_options"))}
+        tools["pytest"] = {**pytest, "ini_options": _without_names(table_in(pytest, "ini_options"))}
     for builder, key in (("hatch", "envs"), ("pdm", "scripts")):
         if builder in tools:
-            tools[builder] = _table(tools, builder, key)
+            tools[builder] = table_in(tools, builder, key)
     # what pytest loads by itself once the package is installed is told of here, or there
-    return tools, _table(found, "project", "entry-points"), _table(found, "tool", "poetry", "plugins")
+    return tools, table_in(found, "project", "entry-points"), table_in(found, "tool", "poetry", "plugins")
 
 
 def _without_names(pytest_options: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,7 +131,7 @@ def _package_json(text: str, asked: Asked) -> object:
     scripts: object = package.get("scripts")
     if isinstance(scripts, dict):
         scripts = reached_entries(cast("dict[str, Any]", scripts), asked.entries)
-    own = [json.dumps(package.get(key)) for key in PACKAGE_JSON]  # of patterns the first that fits is taken
+    own = [json.dumps(package.get(key)) for key in PACKAGE_JSON_KEYS]  # of patterns the first that fits is taken
     return own, scripts or {}, node_package(package, asked.runs)
 
 
@@ -146,7 +145,7 @@ def reached_entries(scripts: Mapping[str, Any], wanted: frozenset[str] | None) -
 
 def _cargo(text: str, asked: Asked) -> object:
     found = read_toml(text)
-    return {key: found.get(key) for key in CARGO}, cargo_manifest(found, asked.runs)
+    return {key: found.get(key) for key in CARGO_KEYS}, cargo_manifest(found, asked.runs)
 
 
 def _makefile(text: str, asked: Asked) -> object:

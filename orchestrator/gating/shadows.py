@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from .commands import roots_in
+from .control import BaseRun
 from .diff import FilePatch
-from .names import IMPORT_ROOTS, TEST_FOLDERS, is_test_module
+from .names import IMPORT_ROOTS, PYTEST_SETTINGS, TEST_FOLDERS, is_test_module
 from .trees import Trees
 
 # What Python on Linux loads, by the ends of its names (importlib.machinery.all_suffixes).
@@ -29,10 +30,7 @@ RUNNER_MODULES = frozenset(
     )
 )
 MAX_DEPTH = 8  # of a module's name in the namespaces of others
-# Where pytest is told what to put on Python's path, and where projects do so themselves.
-PATH_SETTINGS = (
-    *("pyproject.toml", "pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg"),
-)
+# By these a project's code puts folders on Python's path.
 PATH_WORDS = ("sys.path", "syspath_prepend", "addsitedir")
 MAX_LINES = 2000  # of a file that changes the path
 _QUOTED = re.compile(r"[\"']([\w./ -]{1,200})[\"']")
@@ -51,28 +49,32 @@ class ImportRoots:
         return folder in self.named or is_of_tests
 
 
-def shadowed(
-    path: str, roots: ImportRoots = ImportRoots(), *, libraries: Collection[str] = (), is_link: bool = False
-) -> str:
-    """The module that Python would load this new file instead of: a runner's, one of its own, or one of `libraries`.
-    Empty where there is none. A link is a module whatever its name ends with.
+def importable_names(libraries: Collection[str] = ()) -> set[str]:
+    """Of the runners, of Python itself and of `libraries`, with the namespaces that these are in: a package in the
+    place of a namespace hides all that others have put there.
 
-    >>> shadowed("pytest.py"), shadowed("tests/unittest/__init__.py"), shadowed("src/app/json.py")
-    ('pytest', 'unittest', '')
-    >>> shadowed("tests/json/__init__.py", ImportRoots(packages=["tests", "tests/json"]))
-    ''
-    >>> shadowed("google.py", libraries=["google.protobuf"]), shadowed("src/numpy", libraries=["numpy"], is_link=True)
-    ('google', 'numpy')
+    >>> {"json", "pytest", "google", "google.protobuf"} <= importable_names(["google.protobuf"])
+    True
     """
-    return _shadowed(path, roots, _taken(libraries), is_link=is_link)
+    above = {name[:at] for name in libraries for at, sign in enumerate(name) if sign == "."}
+    return {*libraries, *above, *RUNNER_MODULES, *sys.stdlib_module_names} - TEST_FOLDERS
 
 
-def _shadowed(path: str, roots: ImportRoots, taken: Collection[str], *, is_link: bool) -> str:
-    names = _names(path, is_link=is_link)
-    return next((name for folder, name in names if name in taken and roots.has(folder)), "")
+def shadowed(path: str, roots: ImportRoots, names: Collection[str], *, is_link: bool = False) -> str:
+    """Which of these `names` Python would load this new file for; empty where none. A link is a module whatever its
+    name ends with.
+
+    >>> roots = ImportRoots(packages=["tests"])
+    >>> [shadowed(path, roots, ["json"]) for path in ("src/json.py", "src/app/json.py", "tests/json/__init__.py")]
+    ['json', '', '']
+    >>> shadowed("src/numpy", roots, ["numpy"], is_link=True)
+    'numpy'
+    """
+    found = _module_names(path, is_link=is_link)
+    return next((name for folder, name in found if name in names and roots.has(folder)), "")
 
 
-def _names(path: str, *, is_link: bool) -> Iterator[tuple[str, str]]:
+def _module_names(path: str, *, is_link: bool) -> Iterator[tuple[str, str]]:
     """Folders above it, and what it is called where Python loads modules from there."""
     *folders, name = path.split("/")
     if name.endswith(SUFFIXES):
@@ -84,59 +86,51 @@ def _names(path: str, *, is_link: bool) -> Iterator[tuple[str, str]]:
         yield "/".join(parts[:at]), ".".join(parts[at:])
 
 
-def _taken(libraries: Collection[str]) -> set[str]:
-    """With the namespaces that they are in: a package in the place of one hides all that others have put there."""
-    above = {name[:at] for name in libraries for at, sign in enumerate(name) if sign == "."}
-    return {*libraries, *above, *RUNNER_MODULES, *sys.stdlib_module_names} - TEST_FOLDERS
-
-
-async def in_place_of_others(
+async def shadowing_files(
     parts: Sequence[FilePatch],
     base: Sequence[str],
     trees: Trees,
     *,
     texts: Sequence[str],
     subpath: str,
-    collected: Collection[str] = (),
-    libraries: Collection[str] = (),
+    base_run: BaseRun,
 ) -> dict[str, str]:
     """New files and links that Python would load instead of others, and files whose going or coming makes it do so;
-    each with what it does, in words. `collected`: files that tests stand in; `libraries`: what the base's run had
-    loaded from elsewhere."""
+    each with what it does, in words."""
     links = {part.path for part in parts if part.status != "D" and part.is_link}
     new = [part.path for part in parts if part.status in ("A", "R") or part.path in links]
     gone = {path for part in parts for path in part.paths} - {part.path for part in parts if part.status != "D"}
     files = {*base, *new} - gone
-    before, after = _TestRoots(base, collected), _TestRoots(files, collected)
+    before, after = (_TestRoots(some, base_run.collected) for some in (base, files))
     # a folder that is no package any more, or that tests begin to stand in, is one that modules are loaded from
     opened = {posixpath.dirname(path): path for path in gone if posixpath.basename(path) == "__init__.py"}
     for path in [part.path for part in parts] if after.found - before.found else []:
         if posixpath.basename(path) == "__init__.py" or is_test_module(path):
             root = after.of(posixpath.dirname(path))
             opened |= {root: path} if root not in before.found and root not in opened else {}
-    loose = [path for path in files if opened and _place(path) in opened]
-    taken = _taken(libraries)
-    candidates = (name for path in (*new, *loose) for _, name in _names(path, is_link=False))
-    if not links and taken.isdisjoint(candidates):
+    loose = [path for path in files if opened and _folder_of_module(path) in opened]
+    names = importable_names(base_run.libraries)
+    candidates = (name for path in (*new, *loose) for _, name in _module_names(path, is_link=False))
+    if not links and names.isdisjoint(candidates):
         return {}
     named = await _import_roots(base, trees, texts=texts, subpath=subpath, packages=before.packages)
-    taken = _taken(_not_own(libraries, {*base}, named))
+    names = importable_names(_of_others(base_run.libraries, {*base}, named))
     roots = ImportRoots(frozenset({*named, *after.found}), after.packages)
     in_order = sorted(f"{root}/" for root in roots.named)
     found: dict[str, str] = {}
     for path in new:
-        if name := _shadowed(path, roots, taken, is_link=path in links):
+        if name := shadowed(path, roots, names, is_link=path in links):
             found[path] = f"in the place of {name}"
-        elif path in links and _leads_to_one(path, in_order):
+        elif path in links and _holds_one(path, in_order):
             found[path] = "a link where modules are loaded from"
     for path in loose:
-        if name := _shadowed(path, roots, taken, is_link=False):
-            found.setdefault(opened[_place(path)], f"{path} comes in the place of {name}")
+        if name := shadowed(path, roots, names):
+            found.setdefault(opened[_folder_of_module(path)], f"{path} comes in the place of {name}")
     return found
 
 
 class _TestRoots:
-    """pytest puts the folder of a test, or the one above its package, before all others on the path."""
+    """Folders that pytest puts before all others on the path: that of a test, or the one above its package."""
 
     def __init__(self, files: Collection[str], collected: Collection[str]) -> None:
         self.packages = {posixpath.dirname(path) for path in files if posixpath.basename(path) == "__init__.py"}
@@ -154,14 +148,14 @@ class _TestRoots:
         return root
 
 
-def _leads_to_one(folder: str, paths: Sequence[str]) -> bool:
-    """Is one of these in it? They are in order; a folder among them has a slash behind it."""
+def _holds_one(folder: str, paths: Sequence[str]) -> bool:
+    """Is one of these in the folder? They are sorted; a folder among them has a slash behind it."""
     at = bisect_left(paths, f"{folder}/")
     return at < len(paths) and paths[at].startswith(f"{folder}/")
 
 
-def _not_own(libraries: Collection[str], base: Collection[str], roots: Collection[str]) -> set[str]:
-    """Those that the project is not itself: it may be installed as well as stand in the repository."""
+def _of_others(libraries: Collection[str], base: Collection[str], roots: Collection[str]) -> set[str]:
+    """Without the project itself, which may be installed as well as stand in the repository."""
     places = [f"{root}/" if root else "" for root in roots]
     ends = (".py", "/__init__.py")
     return {
@@ -171,7 +165,7 @@ def _not_own(libraries: Collection[str], base: Collection[str], roots: Collectio
     }
 
 
-def _place(path: str) -> str:
+def _folder_of_module(path: str) -> str:
     """The folder of a module, and of a package the one that it is in."""
     folder, name = posixpath.split(path)
     return posixpath.dirname(folder) if posixpath.splitext(name)[0] in ("__init__", "__main__") else folder
@@ -186,27 +180,27 @@ async def _import_roots(
     folders, files = {posixpath.dirname(path) for path in base}, sorted(base)
     for path in base:
         folder, name = posixpath.split(path)
-        text = (await trees.text(path) or "") if name in (*PATH_SETTINGS, "conftest.py") else ""
-        if name in PATH_SETTINGS:
+        text = (await trees.text(path) or "") if name in (*PYTEST_SETTINGS, "conftest.py") else ""
+        if name in PYTEST_SETTINGS:
             found |= roots_in([text], folder)
         elif name == "manage.py":  # pytest-django puts its folder there
             found.add(folder)
         elif any(word in text for word in PATH_WORDS):
             found |= {folder, *(one for one in folders if one.startswith(f"{folder}/" if folder else ""))}
-            found |= _roots_said(text.split("\n"), folder, files, packages)
-    said: dict[str, list[str]] = {}
+            found |= _roots_in_code(text.split("\n"), folder, files, packages)
+    lines_of: dict[str, list[str]] = {}
     for path, line in await trees.lines_with(PATH_WORDS) or ():
-        said.setdefault(path, []).append(line)
-    for path, lines in said.items():
+        lines_of.setdefault(path, []).append(line)
+    for path, lines in lines_of.items():
         if path.endswith(".py"):
-            found |= _roots_said(lines, posixpath.dirname(path), files, packages)
+            found |= _roots_in_code(lines, posixpath.dirname(path), files, packages)
     for link, place in (await trees.links()).items():
         inside = [root for root in found if f"{root}/".startswith(f"{link}/")]
         found |= {posixpath.normpath(place + root[len(link) :]) for root in inside}
     return found
 
 
-def _roots_said(lines: Sequence[str], folder: str, files: Sequence[str], packages: Collection[str]) -> set[str]:
+def _roots_in_code(lines: Sequence[str], folder: str, files: Sequence[str], packages: Collection[str]) -> set[str]:
     """Of code in `folder` that changes Python's path: this one and those above it, unless they are packages, and those
     that it names. Of the folders above no more than a few."""
     near = [folder]
@@ -217,4 +211,4 @@ def _roots_said(lines: Sequence[str], folder: str, files: Sequence[str], package
         words = [word.strip("./") for word in _QUOTED.findall(line)]
         tails |= {*words, "/".join(filter(None, words))} - {""}
     named = {posixpath.join(one, tail) for one in near for tail in tails}
-    return {one for one in near if one not in packages} | {one for one in named if _leads_to_one(one, files)}
+    return {one for one in near if one not in packages} | {one for one in named if _holds_one(one, files)}

@@ -19,7 +19,7 @@ class _Element:
     children: list[_Element] = field(default_factory=list["_Element"])
     text: list[str] = field(default_factory=list[str])
 
-    def said(self, name: str) -> str:
+    def text_of(self, name: str) -> str:
         return next(("".join(one.text).strip() for one in self.children if one.name == name), "")
 
     def as_value(self) -> object:
@@ -88,7 +88,7 @@ def pom(text: str) -> object:
 def _without_versions(dependencies: _Element) -> None:
     """Of those for tests the version, of the others all: they come from a registry."""
     daily = ("", "compile", "runtime", "provided")
-    kept = [one for one in dependencies.children if one.said("scope") not in daily or one.said("systemPath")]
+    kept = [one for one in dependencies.children if one.text_of("scope") not in daily or one.text_of("systemPath")]
     for one in kept:
         one.children = [part for part in one.children if part.name != "version"]
     dependencies.children = kept
@@ -105,7 +105,8 @@ _OF_REFERENCES = frozenset(("Include", "Version", "PrivateAssets", "IncludeAsset
 
 
 def csproj(text: str) -> object:
-    """The same of a project of MSBuild, or of what it imports."""
+    """Comparable, of a project of MSBuild, or of what it imports: all but packages from the registry, sources of the
+    product's, and what is told about the package."""
     project = _xml(text)
     is_of_tests = "Microsoft.NET.Test.Sdk" in text or "IsTestProject" in text
     for group in project.children:
@@ -122,10 +123,10 @@ def _is_daily(item: _Element, *, is_of_tests: bool) -> bool:
     """A package from the registry; a source file of the product's, which F# has to be told."""
     own = item.attributes.get("Include", "")
     if item.name in ("PackageReference", "PackageVersion"):
-        says = (*item.attributes.values(), *("".join(one.text) for one in item.children))
+        values = (*item.attributes.values(), *("".join(one.text) for one in item.children))
         return (
             bool(own)
-            and not any("$([" in word for word in says)
+            and not any("$([" in value for value in values)
             and _OF_REFERENCES.issuperset({*item.attributes, *(one.name for one in item.children)})
         )
     is_source = re.fullmatch(r"[\w./\\-]+\.(?:fs|fsi|cs|vb)", own) is not None

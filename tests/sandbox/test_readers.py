@@ -38,7 +38,7 @@ class Lazy:
         return getattr(self._driver, name)
 
     async def open(self, spec: SandboxSpec) -> Sandbox:
-        return await self.readers.open(spec, whose="tenant")
+        return await self.readers.open(spec, tenant="tenant")
 
 
 # The others begin without a checkout, and so without a reader.
@@ -108,7 +108,7 @@ async def test_what_is_read_before_the_first_command_is_what_is_read_after_it(
     readers: Readers, driver: DockerDriver, spec: SandboxSpec
 ):
     for look in LOOKS.values():
-        async with await readers.open(spec, whose="t") as box:
+        async with await readers.open(spec, tenant="t") as box:
             before = await outcome(look, box)
             await box.exec(Command("true"))
             assert await outcome(look, box) == before
@@ -118,7 +118,7 @@ async def test_only_what_needs_one_opens_a_sandbox_of_its_own(
     readers: Readers, driver: DockerDriver, spec: SandboxSpec
 ):
     opened: list[str] = []
-    async with await readers.open(spec, whose="t", own_opened=lambda: opened.append("own")) as box:
+    async with await readers.open(spec, tenant="t", own_opened=lambda: opened.append("own")) as box:
         assert isinstance(box, LazySandbox)
         await box.apply(b"", as_base=True)
         await box.read(f"{WORKSPACE}/src/app.py")
@@ -134,7 +134,7 @@ async def test_only_what_needs_one_opens_a_sandbox_of_its_own(
 
 @pytest.mark.parametrize("path", ["/tmp", "/proc/self/environ", "/home/agent", f"{WORKSPACE}/../tmp"])
 async def test_what_is_beside_the_checkout_is_read_in_ones_own(readers: Readers, spec: SandboxSpec, path: str):
-    async with await readers.open(spec, whose="t") as box:
+    async with await readers.open(spec, tenant="t") as box:
         assert isinstance(box, LazySandbox)
         await box.stat(path)
 
@@ -146,12 +146,12 @@ async def test_a_link_that_leads_out_is_followed_in_ones_own(
 ):
     spec = await linked_project(tmp_path, image)
     for path in ("out", "out/more", "proc"):
-        async with await readers.open(spec, whose="t") as box:
+        async with await readers.open(spec, tenant="t") as box:
             assert isinstance(box, LazySandbox)
             with pytest.raises(PathError):
                 await box.read(f"{WORKSPACE}/{path}")
             assert box.own is not None
-    async with await readers.open(spec, whose="t") as box:
+    async with await readers.open(spec, tenant="t") as box:
         assert isinstance(box, LazySandbox)
         assert await box.read(f"{WORKSPACE}/inside") == b"x = 1\n"
         assert box.own is None
@@ -178,7 +178,7 @@ async def linked_project(folder: Path, image: str) -> SandboxSpec:
 async def test_tasks_of_one_tenant_share_a_reader_and_see_nothing_of_each_other(
     readers: Readers, driver: DockerDriver, spec: SandboxSpec
 ):
-    boxes = [await readers.open(spec, whose="t") for _ in range(5)]
+    boxes = [await readers.open(spec, tenant="t") for _ in range(5)]
     await asyncio.gather(*(box.read(f"{WORKSPACE}/README.md") for box in boxes))
     assert await standing(driver) == [True]
 
@@ -193,16 +193,16 @@ async def test_tasks_of_one_tenant_share_a_reader_and_see_nothing_of_each_other(
 
 
 @pytest.mark.parametrize(
-    ("whose", "other"),
+    ("tenant", "other"),
     [("another", {}), ("t", {"env": {"A": "b"}}), ("t", {"base": "HEAD"})],
     ids=["tenant", "environment", "base"],
 )
 async def test_whoever_differs_has_another_reader(
-    readers: Readers, driver: DockerDriver, spec: SandboxSpec, whose: str, other: dict[str, Any]
+    readers: Readers, driver: DockerDriver, spec: SandboxSpec, tenant: str, other: dict[str, Any]
 ):
     async with (
-        await readers.open(spec, whose="t") as one,
-        await readers.open(replace(spec, **other), whose=whose) as two,
+        await readers.open(spec, tenant="t") as one,
+        await readers.open(replace(spec, **other), tenant=tenant) as two,
     ):
         await asyncio.gather(one.stat(WORKSPACE), two.stat(WORKSPACE))
 
@@ -213,7 +213,7 @@ async def test_a_reader_has_so_many_seats(
     readers: Readers, driver: DockerDriver, spec: SandboxSpec, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(module, "MAX_SEATS", 2)
-    boxes = [await readers.open(spec, whose="t") for _ in range(5)]
+    boxes = [await readers.open(spec, tenant="t") for _ in range(5)]
     await asyncio.gather(*(box.stat(WORKSPACE) for box in boxes))
 
     assert await standing(driver) == [True] * 3
@@ -228,7 +228,7 @@ async def kill_readers(driver: DockerDriver) -> None:
 
 
 async def test_a_lost_reader_costs_nobody_anything(readers: Readers, driver: DockerDriver, spec: SandboxSpec):
-    boxes = [await readers.open(spec, whose="t") for _ in range(4)]
+    boxes = [await readers.open(spec, tenant="t") for _ in range(4)]
     await asyncio.gather(*(box.stat(WORKSPACE) for box in boxes))
     await kill_readers(driver)
 
@@ -241,7 +241,7 @@ async def test_a_lost_reader_costs_nobody_anything(readers: Readers, driver: Doc
 
 
 async def test_what_breaks_two_readers_goes_on_alone(readers: Readers, driver: DockerDriver, spec: SandboxSpec):
-    async with await readers.open(spec, whose="t") as box, await readers.open(spec, whose="t") as other:
+    async with await readers.open(spec, tenant="t") as box, await readers.open(spec, tenant="t") as other:
         assert isinstance(box, LazySandbox) and isinstance(other, LazySandbox)
         await other.stat(WORKSPACE)
 
@@ -263,7 +263,7 @@ async def test_a_reader_that_did_not_open_is_tried_again(
     async def refuse(_: SandboxSpec) -> Sandbox:
         raise EngineUnavailable("The engine is away.")
 
-    async with await readers.open(spec, whose="t") as box:
+    async with await readers.open(spec, tenant="t") as box:
         monkeypatch.setattr(driver, "open", refuse)
         with pytest.raises(EngineUnavailable):
             await box.read(f"{WORKSPACE}/README.md")
@@ -274,12 +274,12 @@ async def test_a_reader_that_did_not_open_is_tried_again(
 
 async def test_an_idle_reader_that_is_wanted_again_stays(driver: DockerDriver, spec: SandboxSpec):
     readers = Readers(driver, idle_s=600)
-    async with await readers.open(spec, whose="t") as box:
+    async with await readers.open(spec, tenant="t") as box:
         await box.stat(WORKSPACE)
     [reader] = readers._readers  # pyright: ignore[reportPrivateUsage]
     assert reader.closing is not None
 
-    async with await readers.open(spec, whose="t") as box:
+    async with await readers.open(spec, tenant="t") as box:
         await box.stat(WORKSPACE)
 
         assert reader.closing is None
@@ -287,7 +287,7 @@ async def test_an_idle_reader_that_is_wanted_again_stays(driver: DockerDriver, s
 
 
 async def test_an_idle_reader_goes(readers: Readers, driver: DockerDriver, spec: SandboxSpec):
-    async with await readers.open(spec, whose="t") as box:
+    async with await readers.open(spec, tenant="t") as box:
         await box.stat(WORKSPACE)
     while readers._readers:  # pyright: ignore[reportPrivateUsage]
         await asyncio.sleep(0)
@@ -298,7 +298,7 @@ async def test_an_idle_reader_goes(readers: Readers, driver: DockerDriver, spec:
 
 async def test_who_is_closed_while_it_opens_leaves_nothing(readers: Readers, spec: SandboxSpec):
     """What would be left is found where the driver's fixture ends."""
-    box = await readers.open(spec, whose="t")
+    box = await readers.open(spec, tenant="t")
     opening = asyncio.create_task(box.exec(Command("sleep 1000")))
     looking = asyncio.create_task(box.stat(WORKSPACE))
     await asyncio.sleep(0)
@@ -324,9 +324,9 @@ async def test_one_tenants_long_searches_hold_up_nobody_else(
     hostile = await make_project(tmp_path / "hostile", image)
     goes_on_alone = asyncio.Event()
     async with (
-        await readers.open(hostile, whose="hostile", own_opened=goes_on_alone.set) as first,
-        await readers.open(hostile, whose="hostile") as second,
-        await readers.open(spec, whose="t") as other,
+        await readers.open(hostile, tenant="hostile", own_opened=goes_on_alone.set) as first,
+        await readers.open(hostile, tenant="hostile") as second,
+        await readers.open(spec, tenant="t") as other,
     ):
         await other.grep("answer")
         searches = [asyncio.create_task(each.grep(COSTLY)) for each in (first, second) for _ in range(20)]

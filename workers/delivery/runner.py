@@ -115,8 +115,8 @@ class Runner:
         async def furnish_it(sandbox: Sandbox) -> Furnished:
             return await furnish(sandbox, request.attachments, self.transport.blobs)
 
-        lender = self.turns.lender(request, agent, self.metrics.count_sandbox)
-        async with TaskSandbox(lender, prepare, furnish_it) as sandbox:
+        lender = self.turns.lender(request, agent)
+        async with TaskSandbox(lender, prepare, self.metrics.count_sandbox, furnish_it) as sandbox:
             attempt = Attempt(claim, request, agent, guard, sandbox, reporter, lambda: delivery.stop_reason in STOPPED)
             _tell_faults(attempt, known)
             outcome = await _done(attempt, replace(self.agent_tasks.kit, agents=known.agents))

@@ -147,7 +147,7 @@ def _together(messages: Iterable[Mapping[str, Any]]) -> CodeDigest:
         failed += message["failed"]
         if message["passed"] is not None:
             passed = (passed or 0) + message["passed"]
-    lists["libraries"] -= sys.stdlib_module_names
+    lists["libraries"] -= sys.stdlib_module_names  # taken out here: the Python inside may be too old to name them
     return CodeDigest.model_validate(
         {
             "tests": _joined(tests),

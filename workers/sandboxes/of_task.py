@@ -40,11 +40,15 @@ class TaskSandbox:
         self,
         lender: Lender,
         prepare: Callable[[], Awaitable[Prepared]],
+        count: Callable[[int], None] = lambda _: None,
         furnish: Callable[[Sandbox], Awaitable[Furnished]] | None = None,
     ) -> None:
-        """`furnish` puts more into the sandbox than its workspace, and says what."""
+        """`count` is told +1 for a sandbox of the task's own that was opened, and -1 when it is closed. `furnish` puts
+        more into it than its workspace, and says what."""
         self._lender = lender
         self._prepare = prepare
+        self._count = count
+        self._has_own = False
         self._furnish = furnish
         self.furnished = NOTHING  # what `furnish` said
         self._prepared: Prepared | None = None
@@ -68,15 +72,19 @@ class TaskSandbox:
             return self._sandbox
 
     async def _open(self, prepared: Prepared) -> Sandbox:
-        self._sandbox = sandbox = await self._lender.open(prepared.spec)
+        self._sandbox = sandbox = await self._lender.open(prepared.spec, self._own_opened)
         await sandbox.apply(prepared.request_diff, as_base=True)
         await sandbox.apply(self.earlier_work_diff)
         self.furnished = await self._furnish(sandbox) if self._furnish else NOTHING
         return sandbox
 
+    def _own_opened(self) -> None:
+        self._has_own = True
+        self._count(1)
+
     @property
     def current(self) -> Sandbox | None:
-        """The sandbox if it was opened, and not only read at a reader: for those who look at what the work left."""
+        """The task's own sandbox, if one has opened: for those who look at what the work left."""
         return self._sandbox.own if isinstance(self._sandbox, LazySandbox) else self._sandbox
 
     async def apply(self, diff: bytes) -> None:
@@ -105,7 +113,12 @@ class TaskSandbox:
     async def close(self, *, stopped: bool = False) -> None:
         sandbox, self._sandbox = self._sandbox, None
         if sandbox is not None:
-            await self._lender.give_back(sandbox, stopped=stopped)
+            try:
+                await self._lender.give_back(sandbox, stopped=stopped)
+            finally:
+                if self._has_own:
+                    self._has_own = False
+                    self._count(-1)
 
     async def __aenter__(self) -> Self:
         return self

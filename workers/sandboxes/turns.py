@@ -1,10 +1,11 @@
-"""Whose sandboxes are whose: one's own, one that shards take turns in, or one's own behind a shared reader.
+"""Where a task gets its sandbox: one of its own, one that shards take turns in, or one of its own behind a reader.
 
-Agents read at readers (see `sandbox/readers.py`) until they need a sandbox, which is theirs alone. Recipe shards of one
-batch take turns: each finds what a fresh one would have. Only shards of the same tenant, batch, repository, commit,
-image and limits meet in one, one after another, and none with a network or with attachments. What the sandbox cannot
-put back (see `sandbox/renewal.py`) is closed, and so is one that nobody wants for a while. Agents, and the gate that
-proves a change, never get one that was used before.
+Agents read at shared readers (see `sandbox/readers.py`) until they need a sandbox, which is theirs alone.
+
+Recipe shards of one batch take turns: each finds what a fresh one would have. Only shards of the same tenant, batch,
+repository, commit, image and limits meet in one, one after another, and none with a network or with attachments. What
+the sandbox cannot put back (see `sandbox/renewal.py`) is closed, and so is one that nobody wants for a while. Agents,
+and the gate that proves a change, never get one that was used before.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from envelope.logs import get_logger
 from envelope.messages import TaskRequest
 from sandbox.base import Sandbox, SandboxDriver, SandboxSpec
 from sandbox.errors import DiskFull, EngineUnavailable, ImageMissing, SandboxError, Unsupported
-from sandbox.readers import LazySandbox, Readers
+from sandbox.readers import Readers
 
 from ..agents.base import Agent
 
@@ -33,59 +34,47 @@ LIFETIME_STEP_S = 3600
 log = get_logger("turns")
 
 Batch = tuple[str, str]  # its tenant, and its id
-Count = Callable[[int], None]  # of sandboxes that tasks have
 
 
 class Lender(Protocol):
     """Where a task has its sandbox from, and where it goes back to."""
 
-    async def open(self, spec: SandboxSpec) -> Sandbox: ...
+    async def open(self, spec: SandboxSpec, own_opened: Callable[[], None]) -> Sandbox:
+        """`own_opened` is called when the task has a sandbox of its own: now, or at the first call that needs one."""
+        ...
 
     async def give_back(self, sandbox: Sandbox, *, stopped: bool) -> None:
         """The task is over, or was `stopped`. It may not be used by it any more."""
         ...
 
 
-def nobody_counts(_: int) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Single:
-    """Each task has one of its own, which ends with it. `count` is told +1 and -1, here and below."""
+    """Each task has one of its own, which ends with it."""
 
     driver: SandboxDriver
-    count: Count = nobody_counts
 
-    async def open(self, spec: SandboxSpec) -> Sandbox:
+    async def open(self, spec: SandboxSpec, own_opened: Callable[[], None]) -> Sandbox:
         sandbox = await self.driver.open(spec)
-        self.count(1)
+        own_opened()
         return sandbox
 
     async def give_back(self, sandbox: Sandbox, *, stopped: bool) -> None:
-        try:
-            await sandbox.close()
-        finally:
-            self.count(-1)
+        await sandbox.close()
 
 
 @dataclass(frozen=True, slots=True)
 class _Reads:
-    """The same, behind a reader of its tenant's."""
+    """Each task reads at a reader of its tenant's until it needs one of its own, which ends with it."""
 
     readers: Readers
     tenant: str
-    count: Count
 
-    async def open(self, spec: SandboxSpec) -> Sandbox:
-        return await self.readers.open(spec, whose=self.tenant, own_opened=lambda: self.count(1))
+    async def open(self, spec: SandboxSpec, own_opened: Callable[[], None]) -> Sandbox:
+        return await self.readers.open(spec, tenant=self.tenant, own_opened=own_opened)
 
     async def give_back(self, sandbox: Sandbox, *, stopped: bool) -> None:
-        was_opened = not isinstance(sandbox, LazySandbox) or sandbox.own is not None
-        try:
-            await sandbox.close()
-        finally:
-            if was_opened:
-                self.count(-1)
+        await sandbox.close()
 
 
 @dataclass(eq=False, slots=True)
@@ -100,7 +89,7 @@ class _Seat:
 
 @dataclass(eq=False)
 class Turns:
-    """`enabled`: else each has its own, and reads there."""
+    """Not `enabled`: each task has a sandbox of its own from the first call on, also to read."""
 
     driver: SandboxDriver
     enabled: bool
@@ -114,14 +103,14 @@ class Turns:
     def __post_init__(self) -> None:
         self.readers = Readers(self.driver)
 
-    def lender(self, request: TaskRequest, agent: Agent, count: Count) -> Lender:
+    def lender(self, request: TaskRequest, agent: Agent) -> Lender:
         if not self.enabled or request.attachments:
-            return Single(self.driver, count)
+            return Single(self.driver)
         if agent.mode != "recipe":
-            return _Reads(self.readers, request.tenant, count)
+            return _Reads(self.readers, request.tenant)
         if not request.batch_id or not agent.returns_patch:
-            return Single(self.driver, count)
-        return _Turn(self, (request.tenant, request.batch_id), count)
+            return Single(self.driver)
+        return _Turn(self, (request.tenant, request.batch_id))
 
     async def take(self, batch: Batch, spec: SandboxSpec) -> Sandbox:
         """One that a task of the batch has left, brought back to its start, or a fresh one: with a network, always."""
@@ -211,18 +200,14 @@ class Turns:
 class _Turn:
     turns: Turns
     batch: Batch
-    count: Count
 
-    async def open(self, spec: SandboxSpec) -> Sandbox:
+    async def open(self, spec: SandboxSpec, own_opened: Callable[[], None]) -> Sandbox:
         sandbox = await self.turns.take(self.batch, spec)
-        self.count(1)
+        own_opened()
         return sandbox
 
     async def give_back(self, sandbox: Sandbox, *, stopped: bool) -> None:
-        try:
-            await (self.turns.stop(self.batch, sandbox) if stopped else self.turns.give_back(sandbox))
-        finally:
-            self.count(-1)
+        await (self.turns.stop(self.batch, sandbox) if stopped else self.turns.give_back(sandbox))
 
 
 async def _closed(sandbox: Sandbox) -> None:

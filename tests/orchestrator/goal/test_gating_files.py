@@ -11,13 +11,14 @@ import pytest
 from envelope.gate import GateRules
 from orchestrator.gating.change import inspect
 from orchestrator.gating.commands import roots_in
+from orchestrator.gating.control import BaseRun
 from orchestrator.gating.diff import joined, parts_of, without
 from orchestrator.gating.makefiles import what_goals_reach
 from orchestrator.gating.names import is_gate_file, is_test_file
 from orchestrator.gating.runner_access import RunnerAccess, runner_access
 from orchestrator.gating.scripts import ANYTHING, invoked_by, programs_in
 from orchestrator.gating.settings_of import has_other_settings
-from orchestrator.gating.shadows import ImportRoots, shadowed
+from orchestrator.gating.shadows import ImportRoots, importable_names, shadowed
 from orchestrator.gating.trees import Trees
 from repo.mirror import Mirror
 
@@ -67,11 +68,11 @@ def test_settings_of_runners_belong_to_the_gate(path: str):
      ("pytest/__init__.cpython-311-x86_64-linux-gnu.so", True), ("pluggy.pyc", True), ("json.abi3.so", True)],
 )  # fmt: skip
 def test_a_new_module_may_stand_in_the_place_of_a_runners(path: str, is_one: bool):
-    assert bool(shadowed(path)) is is_one
+    assert bool(shadowed(path, ImportRoots(), importable_names())) is is_one
 
 
 def test_the_gates_own_folder_is_one_that_modules_are_loaded_from():
-    assert shadowed("sub/pytest.py", ImportRoots(frozenset({"sub"})))
+    assert shadowed("sub/pytest.py", ImportRoots(frozenset({"sub"})), ["pytest"])
 
 
 INI = "[tool.pytest.ini_options]\n"
@@ -409,7 +410,7 @@ MOVED = b"diff --git a/a/eng b/pluggy\nsimilarity index 100%\nrename from a/eng\
 async def test_a_link_is_the_module_that_its_name_says_and_what_was_loaded_on_the_base_has_its_place(diff, why):
     found = await inspect(
         diff, NO_MIRROR, commands=["cd deep/down && python -m pytest"], subpath="", rules=GateRules(), scope=(),
-        libraries=["numpy", "google.protobuf"],
+        base_run=BaseRun(libraries=["numpy", "google.protobuf"]),
     )  # fmt: skip
 
     told = [(one.code, one.message.rpartition("(")[2].removesuffix(")")) for one in found.objections]
@@ -425,7 +426,7 @@ async def test_very_many_files_in_very_deep_folders_take_no_time():
     began_s = time.process_time()
 
     await inspect(diff + edit("x", "+y", status=LINK), NO_MIRROR, commands=["pytest"], subpath="", rules=GateRules(),
-                  scope=(), libraries=[f"lib{number}" for number in range(500)])  # fmt: skip
+                  scope=(), base_run=BaseRun(libraries=[f"lib{number}" for number in range(500)]))  # fmt: skip
 
     assert time.process_time() - began_s < 3
 
@@ -588,7 +589,13 @@ async def test_what_the_bases_run_took_for_tests_are_tests(
     trees = Trees(Mirror(tmp_path / ".git"), "HEAD", "HEAD")
 
     inspection = await inspect(
-        diff, trees, commands=["pytest"], subpath="", rules=GateRules(), scope=("edit:**", *scope), found=found
+        diff,
+        trees,
+        commands=["pytest"],
+        subpath="",
+        rules=GateRules(),
+        scope=("edit:**", *scope),
+        base_run=BaseRun(found),
     )
 
     assert (bool(inspection.test_files), bool(inspection.judged)) == (is_test, is_judged)
@@ -623,8 +630,8 @@ async def test_a_file_that_tests_stand_in_is_no_script_where_a_command_names_it(
     trees = Trees(Mirror(tmp_path / ".git"), "HEAD^", "HEAD")
 
     inspection = await inspect(
-        diff, trees, commands=[command], subpath="", rules=rules, scope=("edit:**",), found={"check.py"},
-        collected={"check.py"},
+        diff, trees, commands=[command], subpath="", rules=rules, scope=("edit:**",),
+        base_run=BaseRun({"check.py"}, {"check.py"}),
     )  # fmt: skip
 
     assert [name for objection in inspection.objections for name in objection.names] == list(gate)
@@ -681,7 +688,7 @@ async def test_folders_that_modules_are_loaded_from_are_found(base: dict[str, st
 
     found = await inspect(
         git(tmp_path, "diff", "--full-index", "HEAD^", "HEAD"), trees, commands=["sh run.sh"], subpath="",
-        rules=GateRules(), scope=("edit:**",), libraries=["numpy"],
+        rules=GateRules(), scope=("edit:**",), base_run=BaseRun(libraries=["numpy"]),
     )  # fmt: skip
 
     assert [one.names for one in found.objections] == ([(new.removeprefix("-"),)] if is_one else [])
