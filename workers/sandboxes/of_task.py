@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Self
 
@@ -31,6 +32,7 @@ class Furnished:
 
 
 NOTHING = Furnished()
+Permit = Callable[[], AbstractAsyncContextManager[None]]
 
 
 class TaskSandbox:
@@ -41,8 +43,11 @@ class TaskSandbox:
         lender: Lender,
         prepare: Callable[[], Awaitable[Prepared]],
         furnish: Callable[[Sandbox], Awaitable[Furnished]] | None = None,
+        permit: Permit = nullcontext,
     ) -> None:
-        """`furnish` puts more into the sandbox than its workspace, and says what."""
+        """`furnish` puts more into the sandbox than its workspace, and says what. `permit`: held while a command of
+        the task's runs in it (see `permits.py`)."""
+        self.permit = permit
         self._lender = lender
         self._prepare = prepare
         self._furnish = furnish
