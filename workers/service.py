@@ -225,6 +225,7 @@ def make_card(
         version=version("muster"),
         model=settings.model,
         price=price,
+        commands=permits_of(settings.state_dir).count,
     )
 
 
