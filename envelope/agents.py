@@ -98,6 +98,7 @@ class WorkerCard(Wire):
     version: str = ""
     model: str = ""  # what answers when a task names none
     price: ModelPrice | None = None  # of this model; None: nobody knows it
+    commands: int = 0  # that run at once on its host, by all workers of the fleet there; 0: nothing is told of it
     is_signed: bool = True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from tomllib import TOMLDecodeError
 from typing import Annotated, Any, Literal
@@ -23,6 +24,31 @@ from .webhooks.config import Webhook, WebhookName
 HOUR_MS = 3600 * 1000
 
 
+# What an agent takes that looks, that does all sorts of work, and that builds and runs tests, on average. A sandbox may
+# take more (2 GiB); that all do at once is what the engine's own limits and the reaper are for.
+EXPLORE_BYTES, GENERAL_BYTES, BUILD_BYTES = 256 << 20, 1 << 30, 2 << 30
+
+
+def pools_of(cores: int, memory_bytes: int) -> dict[str, int]:
+    """The pools of a fleet on one machine, with their slots. Agents mostly wait for models, so that memory bounds them;
+    commands that compute have a limit of their own (`workers/sandboxes/permits.py`).
+
+    >>> pools_of(2, 8 << 30), pools_of(1, 1 << 30)
+    ({'explore': 32, 'general': 8, 'build': 4}, {'explore': 4, 'general': 2, 'build': 2})
+    """
+    slots = {
+        "explore": min(64, memory_bytes // EXPLORE_BYTES),
+        "general": min(16, memory_bytes // GENERAL_BYTES),
+        "build": min(2 * cores, memory_bytes // BUILD_BYTES),
+    }
+    return {pool: max(2, count) for pool, count in slots.items()}
+
+
+def _pools_of_this_machine() -> dict[str, int]:
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return pools_of(len(os.sched_getaffinity(0)), memory_bytes)
+
+
 class Settings(FleetSettings):
     """The user's file may hold these names and no others."""
 
@@ -31,10 +57,7 @@ class Settings(FleetSettings):
     image: str = ""  # the sandbox image; empty: the workers' own default
     model: str = ""  # what answers when a task names none; handed on to the workers
     default_agent: str = ""  # who does a goal that names nobody; empty: build, or else the first that people start
-    pools: dict[str, Annotated[int, Field(gt=0)]] = Field(
-        # Explorers mostly wait for a model; builders also run tests, so a laptop's cores bound them.
-        default_factory=lambda: {"explore": 4, "general": 2, "build": 4}
-    )
+    pools: dict[str, Annotated[int, Field(gt=0)]] = Field(default_factory=_pools_of_this_machine)
     deadline_ms: Annotated[int, Field(gt=0, le=MAX_DEADLINE_MS)] = HOUR_MS
     budget_microusd: Annotated[int, Field(ge=0)] = 5_000_000
     ask_above_microusd: Annotated[int, Field(ge=0)] = 10_000_000  # an estimate above this is asked about at a terminal

@@ -53,6 +53,7 @@ from .sandboxes.collecting import collect_if_due
 from .sandboxes.credentials import Credentials
 from .sandboxes.elsewhere import Elsewhere
 from .sandboxes.owners import owned
+from .sandboxes.permits import permits_of
 from .sandboxes.reaping import SWEEP_EVERY_S, sweep_host
 from .sandboxes.turns import Turns
 from .sandboxes.workspace import Workspaces
@@ -187,7 +188,16 @@ def make_runner(
         )
     )
     turns = Turns(driver, settings.shared_sandboxes)
-    return Runner(transport, driver, workspaces, ProjectAgents(workspaces, own), agent_tasks, metrics, turns)
+    return Runner(
+        transport,
+        driver,
+        workspaces,
+        ProjectAgents(workspaces, own),
+        agent_tasks,
+        metrics,
+        turns,
+        permits_of(settings.state_dir),
+    )
 
 
 def web_access(settings: WorkerSettings) -> WebAccess:
@@ -217,6 +227,7 @@ def make_card(
         version=version("muster"),
         model=settings.model,
         price=price,
+        commands=permits_of(settings.state_dir).count,
     )
 
 

@@ -68,7 +68,16 @@ async def _list(as_json: bool) -> None:
     rows = [(pool, [card for card in workers if card.pool == pool.pool]) for pool in stats]
     if as_json:
         for pool, cards in rows:
-            data(json.dumps({**asdict(pool), "workers": len(cards), "slots": sum(card.slots for card in cards)}))
+            data(
+                json.dumps(
+                    {
+                        **asdict(pool),
+                        "workers": len(cards),
+                        "slots": sum(card.slots for card in cards),
+                        "commands": _commands(cards),
+                    }
+                )
+            )
         return
     table = Table.grid(padding=(0, 2))
     for pool, cards in rows:
@@ -78,6 +87,8 @@ async def _list(as_json: bool) -> None:
 
 def _cells(pool: PoolStats, cards: Sequence[WorkerCard]) -> tuple[Text | str, ...]:
     served = f"{counted(len(cards), 'worker')}, {counted(sum(card.slots for card in cards), 'slot')}"
+    if commands := _commands(cards):
+        served += f", {counted(commands, 'command')} at once"
     oldest = f"the oldest for {duration(int(pool.oldest_ready_age_s * 1000))}" if pool.ready else ""
     return (
         Text(pool.pool, style="bold"),
@@ -86,6 +97,11 @@ def _cells(pool: PoolStats, cards: Sequence[WorkerCard]) -> tuple[Text | str, ..
         f"{pool.ready} in line",
         Text(oldest, style="dim"),
     )
+
+
+def _commands(cards: Sequence[WorkerCard]) -> int:
+    """That run at once: the workers of a host share a limit."""
+    return sum({card.host: card.commands for card in cards}.values())
 
 
 async def _tenants(as_json: bool) -> None:

@@ -128,6 +128,7 @@ class Rigging:
             attempt.sandbox.opened,
             self._children(),
             digests,
+            permit=attempt.sandbox.permit,
             folder=folder_of(attempt.request),
             cwd=session.cwd,
             todos=todos_of(session),

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from envelope.deadline import remaining_ms
 from envelope.errors import ErrorCode
@@ -31,6 +32,7 @@ from ..permissions.guard import Guard
 from ..recipes.task import run_recipe_task
 from ..sandboxes.egress_log import EgressLog
 from ..sandboxes.of_task import Furnished, TaskSandbox
+from ..sandboxes.permits import CommandPermits
 from ..sandboxes.turns import Turns
 from ..sandboxes.workspace import Prepared, Workspaces
 from ..subagents.inheritance import as_its_caller, guard_of
@@ -65,6 +67,7 @@ class Runner:
     agent_tasks: AgentTasks
     metrics: WorkerMetrics
     turns: Turns
+    permits: CommandPermits
 
     async def handle(self, delivery: Delivery) -> Ending | Pause | Again:
         """See `transport.consumer.Handler`. Raises only for a lost lease, a lost store, and a drain."""
@@ -116,7 +119,8 @@ class Runner:
             return await furnish(sandbox, request.attachments, self.transport.blobs)
 
         lender = self.turns.lender(request, agent)
-        async with TaskSandbox(lender, prepare, self.metrics.count_sandbox, furnish_it) as sandbox:
+        permit = partial(self.permits.permit, request.task_id)
+        async with TaskSandbox(lender, prepare, self.metrics.count_sandbox, furnish_it, permit) as sandbox:
             attempt = Attempt(claim, request, agent, guard, sandbox, reporter, lambda: delivery.stop_reason in STOPPED)
             _tell_faults(attempt, known)
             outcome = await _done(attempt, replace(self.agent_tasks.kit, agents=known.agents))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -75,13 +76,15 @@ async def run_recipe(
     subpath: str = "",
     counts_tests: bool = False,
     stops_at_failure: bool = True,
+    permit: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
 ) -> list[RecipeStep]:
-    """Run the commands in order; the first failure is the last step if it `stops_at_failure`."""
+    """Run the commands in order, each with a `permit`; the first failure is the last step if it `stops_at_failure`."""
     cwd = posixpath.join(WORKSPACE, subpath)
     steps: list[RecipeStep] = []
     for number, command in enumerate(recipe.commands, 1):
         given = Command(command, cwd=cwd, timeout_s=recipe.timeout_s, env=variables())
-        step = await _run(sandbox, given, number, report, recipe, counts_tests)
+        async with permit():
+            step = await _run(sandbox, given, number, report, recipe, counts_tests)
         steps.append(step)
         report(_ended(number, step, succeeded(recipe, step)))
         if stops_at_failure and not succeeded(recipe, step):

@@ -34,6 +34,7 @@ async def run_recipe_task(attempt: Attempt) -> TaskOutcome:
         subpath=request.workspace.subpath if request.workspace else "",
         counts_tests=agent.counts_tests,
         stops_at_failure=agent.stops_at_failure,
+        permit=attempt.sandbox.permit,
     )
     wrong = failure(recipe, steps) if agent.stops_at_failure else ""
     return TaskOutcome(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Self
 
@@ -31,6 +32,7 @@ class Furnished:
 
 
 NOTHING = Furnished()
+Permit = Callable[[], AbstractAsyncContextManager[None]]
 
 
 class TaskSandbox:
@@ -42,9 +44,12 @@ class TaskSandbox:
         prepare: Callable[[], Awaitable[Prepared]],
         count: Callable[[int], None] = lambda _: None,
         furnish: Callable[[Sandbox], Awaitable[Furnished]] | None = None,
+        permit: Permit = nullcontext,
     ) -> None:
         """`count` is told +1 for a sandbox of the task's own that was opened, and -1 when it is closed. `furnish` puts
-        more into it than its workspace, and says what."""
+        more into it than its workspace, and says what. `permit`: held while a command of the task's runs in it (see
+        `permits.py`)."""
+        self.permit = permit
         self._lender = lender
         self._prepare = prepare
         self._count = count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -190,6 +191,7 @@ class ToolContext:
     read_digests: dict[str, str]
     may_have_written: bool = False  # set by tools that can change the workspace; tells the loop to take a snapshot
     left_running: bool = False  # a command has left processes behind, which may write at any time
+    permit: Callable[[], AbstractAsyncContextManager[None]] = nullcontext  # held while a command runs
     folder: str = WORKSPACE  # where the task begins
     cwd: str = ""
     commands: dict[str, BackgroundCommand] = field(default_factory=dict[str, "BackgroundCommand"])

@@ -102,7 +102,8 @@ class Bash:
         try:
             if in_background:
                 return await self._started(context, sandbox, command, self.title(arguments))
-            ended = await sandbox.exec(command, heard.extend)
+            async with context.permit():
+                ended = await sandbox.exec(command, heard.extend)
         except asyncio.CancelledError:
             context.cut_short[call_id] = truncate(heard.decode("utf-8", "replace").rstrip("\n"), keep="tail")
             raise
