@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter
@@ -115,6 +116,7 @@ class NoSandbox(TaskSandbox):
     def __init__(self) -> None:
         self.earlier_work_diff = b""
         self.furnished = NOTHING
+        self.permit = nullcontext
 
     async def prepared(self) -> Prepared:
         raise Difference(0, "it needs a workspace, which it did not then")
