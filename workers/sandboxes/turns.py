@@ -94,6 +94,7 @@ class Turns:
     driver: SandboxDriver
     enabled: bool
     idle_s: float = IDLE_S
+    can_renew: bool = field(default=True, init=False)  # can this engine put a sandbox back to its start, for shards?
     readers: Readers = field(init=False)
     _free: dict[_Seat, asyncio.TimerHandle] = field(default_factory=dict[_Seat, asyncio.TimerHandle])
     _taken: dict[Sandbox, _Seat] = field(default_factory=dict[Sandbox, _Seat])
@@ -108,7 +109,7 @@ class Turns:
             return Single(self.driver)
         if agent.mode != "recipe":
             return _Reads(self.readers, request.tenant)
-        if not request.batch_id or not agent.returns_patch:
+        if not self.can_renew or not request.batch_id or not agent.returns_patch:
             return Single(self.driver)
         return _Turn(self, (request.tenant, request.batch_id))
 
@@ -154,8 +155,8 @@ class Turns:
             raise
         except SandboxError as error:
             sandbox = await self.driver.open(spec)  # which fails like it, unless it was the renewal's
-            self.enabled = self.enabled and not isinstance(error, Unsupported)
-            log.warning("sandbox_not_shared", error=str(error), others=self.enabled)
+            self.can_renew = self.can_renew and not isinstance(error, Unsupported)
+            log.warning("sandbox_not_shared", error=str(error), others=self.can_renew)
             return sandbox
         self._taken[sandbox] = _Seat(batch, wanted, ends_at_s, sandbox)
         return sandbox
