@@ -22,6 +22,7 @@ FETCH_TIMEOUT_S = 1800.0  # a first fetch of a large repository over a slow line
 DEFAULT_PROTOCOLS = ("https", "ssh")
 COMMIT_HINT = "name a commit, branch or tag that the repository has; push it first if it is yours alone"
 FULL_ID = re.compile(r"[0-9a-f]{40}")
+LOOSE = re.compile(r"[0-9a-f]{38}")  # an object's file, in a folder of its first two digits
 # A folder of our own mirrors, with a file for each commit that was found by its whole id: most are asked for often.
 SEEN = "muster-seen"
 # Where a fetch writes: what it leaves in its middle is told from what merges write into the mirror meanwhile.
@@ -144,13 +145,18 @@ def _create(git_dir: Path) -> None:
 
 
 def take_incoming(git_dir: Path) -> None:
-    """The whole packs that a fetch has written: a branch may stand for them by now. Nothing else of it stays. The
-    caller holds the mirror's lock."""
+    """The whole packs and objects that a fetch has written: a branch may stand for them by now. Nothing else of it
+    stays. The caller holds the mirror's lock."""
     incoming = git_dir / INCOMING
     for index in incoming.glob("pack/pack-*.idx"):
         for suffix in PACK:
             with suppress(FileNotFoundError):
                 index.with_suffix(suffix).replace(git_dir / "objects/pack" / f"{index.stem}{suffix}")
+    for loose in incoming.glob("[0-9a-f][0-9a-f]/*"):  # from a server that knows no protocol of git's, only files
+        if LOOSE.fullmatch(loose.name):
+            place = git_dir / "objects" / loose.parent.name
+            place.mkdir(exist_ok=True)
+            loose.replace(place / loose.name)
     discard_tree(incoming)
 
 

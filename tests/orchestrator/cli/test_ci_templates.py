@@ -416,6 +416,7 @@ def test_the_templates_do_what_they_say(fleet_desk, checkout, tmp_path):
     desk = fleet_desk
     origin = tmp_path / "origin.git"
     desk.git("clone", "--quiet", "--bare", str(checkout), str(origin), repository=checkout)
+    desk.git("remote", "add", "origin", str(origin), repository=checkout)
     done, written = on_github(desk, checkout, "push", {})
 
     assert done.returncode == 0, done.stderr
@@ -429,7 +430,6 @@ def test_the_templates_do_what_they_say(fleet_desk, checkout, tmp_path):
     assert desk.git(*branches, repository=checkout) == "main"  # it wrote nothing; another job does
 
     pushing = {**desk.environment, "GITHUB_ACTION_PATH": str(CI / "github" / "push"), "FOLDER": "muster-reports/change"}
-    desk.git("remote", "add", "origin", str(origin), repository=checkout)
     pushed = in_shell(steps_of(ACTIONS[1])[0]["run"], pushing, checkout)
     assert pushed.returncode == 0, pushed.stderr
     assert desk.git("rev-parse", "muster/modernise", repository=origin) == outputs["commit"]
