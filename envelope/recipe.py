@@ -79,7 +79,8 @@ class CodeDigest(Wire):
     """What a runner's process held when its session ended (docs/decisions/0029): digests, by what they are of.
 
     `tests`: by `path::Class::name`. `code`: by path and name, of other code in files of tests, and of helpers that
-    assert. `runner`: by module. `changed`: what became another while tests ran, in words. `plugins`: who has a part in
+    assert. `runner`: by module. `changed`: what became another while tests ran, in words; `changed_in`: those of these
+    words that are about a file, and which one (None: the worker is too old to say). `plugins`: who has a part in
     deciding. `files`: which of the workspace's files make up the tests, `plugin_files` which are the runner's plugins.
     `libraries`: modules that were loaded from elsewhere and are none of Python's own, each by the shortest name that
     has a place of its own; `modules`: those from the workspace, but for tests. `failed` and `passed`: how many did, as
@@ -90,6 +91,7 @@ class CodeDigest(Wire):
     code: Mapping[str, Mapping[str, str]] = {}
     runner: Mapping[str, str] = {}
     changed: tuple[str, ...] = ()
+    changed_in: Mapping[str, str] | None = None
     plugins: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     plugin_files: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from envelope.errors import ErrorCode
@@ -20,7 +20,7 @@ from .gate import AGAIN, Gate
 from .gating.change import Inspection, inspect
 from .gating.control import BaseRun, control_notes
 from .gating.diff import without
-from .gating.lost_tests import NOTHING_LIFTED, Lifted, LostTests, lifted_by
+from .gating.lost_tests import NOTHING_LIFTED, Lifted, lifted_by
 from .gating.obsolete_tests import NONE_OBSOLETE, ObsoleteTests, obsolete_tests
 from .gating.text import excused_text, listed
 from .gating.trees import Trees
@@ -113,7 +113,7 @@ async def accepts(gate: Gate, before: Run, after: Run, *, changes: BlobRef, tree
     """Does this run speak for the change? Whether the change may be made is asked later, of the whole."""
     diff, trees = await gate.driver.transport.blobs.get(changes), await gate.trees(tree)
     trial = Trial(gate, before, after, await _inspected(gate, diff, trees, before))
-    trial.lifted, _ = await _lifted(gate, trial.change, lost_tests(before, after), trees)
+    trial.lifted, trial.obsolete = await _lifted(gate, trial.change, before, after, trees)
     return not trial.against(before, after, tree)
 
 
@@ -130,11 +130,17 @@ async def _inspected(gate: Gate, diff: bytes, trees: Trees, before: Run) -> Insp
     )
 
 
-async def _lifted(gate: Gate, change: Inspection, lost: LostTests, trees: Trees) -> tuple[Lifted, ObsoleteTests]:
-    """Of the tests that are lost those that may be: a grant names them, or what they tested is gone as well."""
-    subpath, obsolete = gate.workspace.subpath, NONE_OBSOLETE
+async def _lifted(
+    gate: Gate, change: Inspection, before: Run, after: Run, trees: Trees
+) -> tuple[Lifted, ObsoleteTests]:
+    """Of the tests that are lost those that may be: a grant names them, or what they tested is gone as well.
+
+    The latter only where the tests beside them can be compared with the base one by one.
+    """
+    lost, subpath, obsolete = lost_tests(before, after), gate.workspace.subpath, NONE_OBSOLETE
     lifted = await lifted_by(change.grants, lost, trees, subpath=subpath, rules=gate.rules)
-    if lost.gone or lost.fewer > 0:
+    by_file = any(step.digest and step.digest.is_by_file for step in (*before.steps, *after.steps))
+    if (lost.gone or lost.fewer > 0) and not by_file:
         obsolete = await obsolete_tests(change.grants, change.parts, trees, subpath=subpath)
     return obsolete.let_go(lost, lifted), obsolete
 
@@ -175,8 +181,7 @@ class Trial:
         self.notes += self.change.notes
         self.runs.append(self.before.verdict("before", self.base))
         self.after = await self._settled(changes, "", first=self.after)
-        lost = lost_tests(self.before, self.after)
-        self.lifted, self.obsolete = await _lifted(gate, self.change, lost, trees)
+        self.lifted, self.obsolete = await _lifted(gate, self.change, self.before, self.after, trees)
         self.objections += self.against(self.before, self.after, tree)
         self.objections += self.change.objections
         self.notes += self.lifted.notes
@@ -238,9 +243,14 @@ class Trial:
             rules=gate.rules,
             lifted=self.lifted,
             needs_base=gate.needs_base,
-            touched=self.change.touched,
+            touched=self._touched,
         )
         return [objection.about(about) for objection in found] if about else found
+
+    @property
+    def _touched(self) -> Collection[str]:
+        """Files whose code may be other than on the base. One that only loses tests has the others as they were."""
+        return self.change.touched.difference(path for part in self.obsolete.parts for path in part.paths)
 
     def _unproved(self) -> Judgement | None:
         """A person let the work go on although the gate cannot run on the base: there is nothing to compare with."""
@@ -296,9 +306,8 @@ class Trial:
         else:
             tree, run = "", self.before
         lifted = self.obsolete.let_go(lost_tests(self.before, run))
-        touched = self.change.touched
         self.objections += with_old_tests(
-            self.before, after, run, tree=tree, rules=gate.rules, edited=edited, lifted=lifted, touched=touched
+            self.before, after, run, tree=tree, rules=gate.rules, edited=edited, lifted=lifted, touched=self._touched
         )
         if not self.objections:
             self.notes.append(f"with the tests as {self.base or 'the base'} has them the gate passes as well")

@@ -75,7 +75,8 @@ def _lines_but(*harmless: str, shortened: str = "", comment: str = "") -> Reader
 
 # Node
 
-_LOCAL = re.compile(r"[:/]")  # `file:`, `link:`, `git+ssh:`, `npm:` another name, `owner/repository`
+# `file:`, `link:`, `git+ssh:`, `npm:` another name, `owner/repository`, a folder `.fake`, an archive beside it
+_LOCAL = re.compile(r"[:/\\]|^\s*\.|\.(?:tgz|tar|tar\.gz)\s*$", re.IGNORECASE)
 _SECTIONS = ("dependencies", "devDependencies", "optionalDependencies", "peerDependencies")
 
 

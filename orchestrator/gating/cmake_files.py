@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from .names import is_test_file
@@ -52,7 +52,7 @@ def what_counts(text: str) -> list[tuple[str, ...]]:
     (True, False)
     """
     commands = _read(text)
-    used = Counter(word for one in commands for word in _targets_used(one))
+    used = _targets_used(commands)
     mentions, listed = Counter[str](), Counter[str]()
     for one in commands:
         names = Counter(name for word in one.given for name in _VARIABLE.findall(word))
@@ -114,21 +114,33 @@ def _read(text: str) -> list[_Command]:
     return [_Command(one.name, tuple(word.replace("${PROJECT_NAME}", own) for word in one.given)) for one in found]
 
 
-def _targets_used(command: _Command) -> Sequence[str]:
-    """Words that may be targets, of which the command may run or register something."""
-    if command.name in _WITH_SOURCES or command.name in _HARMLESS:
-        return ()
-    return [part for word in command.given for part in re.split(r"[\s:<>;,]+", word)]
+def _targets_used(commands: Sequence[_Command]) -> set[str]:
+    """Words that may be targets, of which a command may run or register something; also by a list of them."""
+    lists: dict[str, list[str]] = {}
+    waiting: list[str] = []
+    for one in commands:
+        first = 2 if one.name == "list" else 1
+        if one.name in ("set", "list") and len(one.given) >= first:
+            lists.setdefault(one.given[first - 1], []).extend(one.given[first:])
+        elif one.name not in _WITH_SOURCES and one.name not in _HARMLESS:
+            waiting += one.given
+    used: set[str] = set()
+    while waiting:
+        word = waiting.pop()
+        parts = {*re.split(r"[\s:<>;,]+", word), *_VARIABLE.findall(word)} - used
+        used |= parts
+        waiting += (value for part in parts for value in lists.get(part, ()))
+    return used
 
 
-def _is_product(command: _Command, used: Mapping[str, int]) -> bool:
+def _is_product(command: _Command, used: Collection[str]) -> bool:
     target = command.given[0] if command.given else ""
     is_plain = re.fullmatch(r"[\w.+-]+", target) is not None
     looks_like_tests = re.search("test|spec|bench|check", target, re.IGNORECASE) is not None
-    return command.name in _WITH_SOURCES and is_plain and not looks_like_tests and not used.get(target)
+    return command.name in _WITH_SOURCES and is_plain and not looks_like_tests and target not in used
 
 
-def _without_sources(command: _Command, used: Mapping[str, int], products: set[str]) -> tuple[str, ...]:
+def _without_sources(command: _Command, used: Collection[str], products: set[str]) -> tuple[str, ...]:
     name, given = command.name, command.given
     if name in ("project", "find_package"):
         return (name, *(word for word in given if not _VERSION.fullmatch(word)))

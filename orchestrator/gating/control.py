@@ -106,15 +106,15 @@ def _others(old: CodeDigest, new: CodeDigest, touched: Collection[str]) -> Itera
             added = sorted(key for key in new_there if "." in key and ".test" not in key)
             yield from (f"{path}: {name}" for name in (*_differing(names, there), *added))
     for said in sorted(set(new.changed) - set(old.changed)):
-        path = _path(said)
+        path = _file_of(said, new)
         # what no test looked at on the base may be made anew
         was_there = not said.endswith(WRITTEN) or any((one + "/").startswith(path + "/") for one in old.files)
         if path not in touched and was_there:
             yield said
     for plugin in sorted(set(new.plugins) - set(old.plugins)):
-        path = plugin.removeprefix("plugin ")
+        kind, _, path = plugin.partition(" ")  # others begin with a hook's name and a colon
         # tests that a change edits are granted, or it has to do without them
-        if not (path in touched and is_test_file(path)):
+        if not (kind == "plugin" and path in touched and is_test_file(path)):
             yield plugin
     for name in sorted(set(old.libraries).intersection(new.modules).difference(new.libraries)):
         yield f"the module {name}"
@@ -126,7 +126,16 @@ def _differing(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
 
 
 def _path(name: str) -> str:
-    return name.partition(":")[0]
+    return name.partition("::")[0]
+
+
+def _file_of(said: str, digest: CodeDigest) -> str:
+    """Which file it is about, if any: a file can bear the name of anything else. Of an old worker's words only those
+    are taken to name one that begin like nothing else: a path without a blank, and a colon."""
+    if digest.changed_in is not None:
+        return digest.changed_in.get(said, "")
+    path, colon, _ = said.partition(":")
+    return path if colon and " " not in path else ""
 
 
 def control_notes(steps: Sequence[RecipeStep]) -> list[str]:

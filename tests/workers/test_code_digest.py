@@ -21,6 +21,7 @@ def message(**more: Any) -> dict[str, Any]:
         "code": {},
         "runner": {},
         "changed": [],
+        "changed_in": {},
         "plugins": [],
         "files": [],
         "plugin_files": [],
@@ -104,6 +105,17 @@ def test_what_all_processes_had_loaded_is_told_without_pythons_own():
 
     assert digest is not None
     assert (digest.libraries, digest.modules) == (("google.protobuf", "numpy"), ("calc",))
+
+
+def test_words_that_may_be_about_something_else_are_about_no_file():
+    ours, alike, both = "t.py: EXPECTED", "json.loads: x", "t.py: a::b"
+    first = message(changed=[ours, alike, both], changed_in={ours: "t.py", alike: "json.loads", both: "t.py"})
+    second = message(changed=[ours, alike, both], changed_in={ours: "t.py", both: "t.py: a"})
+
+    digest = read(HELLO, f"hello two {KEY.hex()}\n", line(json.dumps(first)), line(json.dumps(second), name="two"))
+
+    assert digest is not None and digest.changed == (alike, ours, both)
+    assert digest.changed_in == {ours: "t.py"}
 
 
 def test_many_tests_are_carried_as_files():

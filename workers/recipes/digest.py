@@ -137,6 +137,8 @@ def _together(messages: Iterable[Mapping[str, Any]]) -> CodeDigest:
     runner: dict[str, set[str]] = {}
     lists: dict[str, set[str]] = {name: set() for name in LISTS}
     failed, passed = 0, None
+    changed_in: dict[str, str] = {}
+    elsewhere: set[str] = set()
     for message in messages:
         _add(tests, message["tests"])
         _add(runner, message["runner"])
@@ -144,6 +146,10 @@ def _together(messages: Iterable[Mapping[str, Any]]) -> CodeDigest:
             _add(code.setdefault(path, {}), names)
         for name, found in lists.items():
             found.update(message[name])
+        for said in message["changed"]:
+            path = message["changed_in"].get(said)
+            if path is None or changed_in.setdefault(said, path) != path:
+                elsewhere.add(said)
         failed += message["failed"]
         if message["passed"] is not None:
             passed = (passed or 0) + message["passed"]
@@ -154,6 +160,7 @@ def _together(messages: Iterable[Mapping[str, Any]]) -> CodeDigest:
             "code": {path: _joined(names) for path, names in code.items()},
             "runner": _joined(runner),
             **{name: tuple(sorted(found)) for name, found in lists.items()},
+            "changed_in": {said: path for said, path in sorted(changed_in.items()) if said not in elsewhere},
             "failed": failed,
             "passed": passed,
         }

@@ -62,6 +62,9 @@ project(calc VERSION 1.0 LANGUAGES C)  # numbers
 enable_testing()
 set(SOURCES calc.c)
 set(TEST_SOURCES fixture.c)
+set(SUITE alpha)
+list(APPEND SUITE beta)
+set(ALL ${SUITE})
 find_package(fmt 9 REQUIRED)
 add_library(calc ${SOURCES})
 add_library(more STATIC more.c)
@@ -70,6 +73,11 @@ add_executable(app main.c)
 add_executable(unit runner.c ${TEST_SOURCES})
 target_link_libraries(unit PRIVATE calc more helpers)
 add_test(NAME add COMMAND unit add)
+add_executable(alpha a.c)
+add_executable(beta b.c)
+foreach(one ${ALL})
+  add_test(NAME ${one} COMMAND ${one})
+endforeach()
 """
 PACKAGE = """{"name": "calc", "version": "1.0.0", "type": "module", "main": "./index.mjs",
  "scripts": {"test": "node --test", "lint": "eslint ."},
@@ -171,6 +179,8 @@ TOOLS = (
             ("COMMAND unit add", "COMMAND ${CMAKE_COMMAND} -E echo ok"),
             ("enable_testing()", ""),
             ("runner.c", "nothing.c"),
+            ("alpha a.c", "alpha nothing.c"),
+            ("beta b.c", "beta nothing.c"),
             ("fixture.c", "other.c"),
             ("tests/helpers.c", "helpers.c"),
             ("calc more", "fake more"),
@@ -205,6 +215,7 @@ TOOLS = (
             ('"^5.0.0"', '"npm:fake@1"'),
             ('"^5.0.0"', '"git+https://a/b.git"'),
             ('"^5.0.0"', '"me/chai"'),
+            *(('"^5.0.0"', f'"{where}"') for where in (".chai", "chai.tgz", "chai.TAR.GZ", "chai.tar", "..", ".")),
             ("node --test", "true"),
         ),
     ),

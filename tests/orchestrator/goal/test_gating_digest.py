@@ -17,8 +17,12 @@ BASE = CodeDigest(
     modules=("calc", "shop"),
 )  # fmt: skip
 
-
-TOUCHED = {"touched.py", "tests/hooks.py", "calc/core.py"}
+# What differs, and is no file; a change may well add a file that is called so.
+NAMED_LIKE = (
+    *("json.loads", "the module json", "the code of unittest.case.TestCase.run", "unittest.case.TestCase.assertEqual"),
+    *("a tracer", "the working folder", "the module json is of a kind X"),
+)
+TOUCHED = {"touched.py", "tests/hooks.py", "calc/core.py", "setup: tests/x.py", *NAMED_LIKE}
 
 
 def step(digest: CodeDigest | None, failed: int = 0) -> RecipeStep:
@@ -46,6 +50,7 @@ def step(digest: CodeDigest | None, failed: int = 0) -> RecipeStep:
         ({"plugins": (*BASE.plugins, "plugin calc/core.py")}, ("plugin calc/core.py",)),
         ({"plugins": (*BASE.plugins, "plugin tests/hooks.py")}, None),
         ({"plugins": (*BASE.plugins, "plugin tests/others.py")}, ("plugin tests/others.py",)),
+        ({"plugins": (*BASE.plugins, "setup: tests/x.py")}, ("setup: tests/x.py",)),
         ({"libraries": ("shop",), "modules": ("calc", "numpy", "shop")}, ("the module numpy",)),
         ({"libraries": ("numpy",), "modules": ("calc", "shop", "more")}, ("the module shop",)),
         ({"libraries": (), "modules": ("calc", "more")}, None),
@@ -56,6 +61,28 @@ def test_what_differs_in_files_that_the_change_leaves_alone_is_named(less_or_mor
     objection = digest_objection([step(BASE)], [step(BASE.model_copy(update=less_or_more))], TOUCHED)
 
     assert (objection and (objection.code, objection.names)) == (names and ("runner_fooled", names))
+
+
+@pytest.mark.parametrize("named", NAMED_LIKE)
+@pytest.mark.parametrize("about", [{}, None], ids=["told", "by an old worker"])
+def test_a_file_that_is_called_like_something_else_excuses_nothing(named: str, about: dict[str, str] | None):
+    words = (named, f"{named}: Y.Z")
+    new = BASE.model_copy(update={"changed": (*BASE.changed, *words), "changed_in": about})
+
+    objection = digest_objection([step(BASE)], [step(new)], {named})
+
+    # an old worker tells of names without a blank no more than the name
+    expected = words[:1] if about is None and " " not in named else words
+    assert objection is not None and set(objection.names) == set(expected)
+
+
+def test_words_about_a_file_are_excused_by_its_edit_alone():
+    said = {"touched.py: EXPECTED": "touched.py", "t.py: EXPECTED": "t.py"}
+    new = BASE.model_copy(update={"changed": (*BASE.changed, *said), "changed_in": said})
+
+    objection = digest_objection([step(BASE)], [step(new)], TOUCHED)
+
+    assert objection is not None and objection.names == ("t.py: EXPECTED",)
 
 
 def test_what_a_change_edits_may_differ():

@@ -104,6 +104,7 @@ class Session:
         self._names: dict[str, Names] = {}
         self._digests: dict[str, set[str]] = {}
         self._changed: set[str] = set()
+        self._changed_in: dict[str, str] = {}  # of that what is about a file, and which one
         self._plugins: set[str] = set()
         self._plugin_files: set[str] = set()
         self._libraries: set[str] = set()
@@ -136,9 +137,22 @@ class Session:
         try:
             names = self._names[path] = Names(module, self.files.path)
         except Exception:  # a file that is no Python of this version, or is not there any more
-            self._changed.add(path + ": its names cannot be told")
+            self._differs(path, ": its names cannot be told")
         else:
-            self._changed |= {path + ": " + name for name in names.changed()}
+            self._differ(path, names.changed())
+
+    def _differs(self, path: str, what: str) -> None:
+        said = path + what
+        if self._changed_in.setdefault(said, path) != path:
+            self._changed.add(said)  # of which of the two nobody could tell
+
+    def _differ(self, path: str, names: Any) -> None:
+        for name in names:
+            self._differs(path, ": " + name)
+
+    def _test_differs(self, key: Any, what: str) -> None:
+        test, path, _ = self._tests[key]
+        self._differs(path, test.name[len(path) :] + what)
 
     def before_setup(self, key: Any, given: Any = ()) -> None:
         """Before its fixtures put for a while what they want where they want. `given`: what has a value already."""
@@ -147,7 +161,7 @@ class Session:
             if self._mover not in ("", *self._names) and os.getcwd() != self._folder:
                 self._changed.add("the working folder: another by " + self._mover)
             if list(given) != self._tests[key][0].given:
-                self._changed.add(self._tests[key][0].name + " is given a value by nobody")
+                self._test_differs(key, " is given a value by nobody")
 
     def before_call(self, key: Any, told: Any = None) -> None:
         self._failed_assertions = 0
@@ -158,7 +172,7 @@ class Session:
             self._changed |= {"a tracer: " + origin(one) for one in (sys.gettrace(), sys.getprofile()) if one}
         elif told is not None:
             test = told()
-            self._changed.add(self.files.path(test.file) + "::" + test.name + " runs, and was not collected")
+            self._differs(self.files.path(test.file), "::" + test.name + " runs, and was not collected")
 
     def after_call(self, key: Any, own: Any, has_passed: bool | None = None) -> None:
         """`own`: the object whose method the test is, if there is one. It is gone when the next test begins."""
@@ -171,11 +185,12 @@ class Session:
             table = given.get("_type_equality_funcs")
             if type(table) is dict:
                 found += [origin(one) + ": " + origin(how) for one, how in table.items() if type(how) is not str]
-            self._changed |= {name + " has in its object " + one for one in found}
+            for one in found:
+                self._test_differs(key, " has in its object " + one)
         if has_passed is None:
             has_passed = name.partition("::")[2] not in self._failed
         if has_passed and self._failed_assertions:
-            self._changed.add(name + " passes, though an assertion failed in it")
+            self._test_differs(key, " passes, though an assertion failed in it")
 
     def asserted(self) -> None:
         """An assertion is about to fail. It may where a function of the tests on the way to here expects that."""
@@ -201,7 +216,7 @@ class Session:
 
     def turned(self, key: Any) -> None:
         if key in self._tests:
-            self._changed.add(self._tests[key][0].name + " failed, and is reported as passed")
+            self._test_differs(key, " failed, and is reported as passed")
 
     def failed(self, name: str, key: Any = None) -> None:
         """`key`: of one that runs in a test's own suite nobody is told."""
@@ -237,7 +252,7 @@ class Session:
         """What a function does is replaced, while others may run it."""
         name, module = getattr(function, "__qualname__", "?"), getattr(function, "__module__", None) or ""
         if path := self.files.path(getattr(getattr(function, "__code__", None), "co_filename", None)):
-            self._changed.add(path + ": the code of " + name)
+            self._differs(path, ": the code of " + name)
         elif is_below(module, RUNNERS):
             self._changed.add("the code of " + module + "." + name)
 
@@ -246,7 +261,7 @@ class Session:
         for key in self._tests:
             self._look_at_code(key)
         for path, names in self._names.items():
-            self._changed |= {path + ": " + name for name in names.changed(at_last=True)}
+            self._differ(path, names.changed(at_last=True))
         tests = {path for _, path, _ in self._tests.values() if path}
         code: dict[str, dict[str, str]] = {}
         helpers: set[str] = set()
@@ -269,16 +284,20 @@ class Session:
         read = {path for path, opener in self.files.read if opener in test_code}
         bodies = {self._place_of(test) for test, _, _ in self._tests.values()} - {""}
         runner = self._runner.digests(self.files.path)
-        changed = {*self._changed, *self._runner.changed(), *self._runner.strange(self.files.path)}
-        changed.update(self.files.written(test_code | read, test_code))
-        changed.update(self._decided_elsewhere())
+        changed = {*self._runner.changed(), *self._runner.strange(self.files.path)}
+        for path in self.files.written(test_code | read, test_code):
+            self._differs(path, ": written as the tests ran")
+        for path, what in self._decided_elsewhere():
+            self._differs(path, what)
+        changed |= self._changed
         if self._tracers - test_code:
             changed.add("a tracer: set by the project")
         return {
             "tests": {name: "".join(sorted(digests)) for name, digests in self._digests.items()},
             "code": code,
             "runner": runner,
-            "changed": sorted(changed),
+            "changed": sorted(changed | self._changed_in.keys()),
+            "changed_in": {said: path for said, path in self._changed_in.items() if path and said not in changed},
             "plugins": sorted(self._plugins),
             "plugin_files": sorted(self._plugin_files),
             "libraries": sorted(self._libraries),
@@ -289,7 +308,7 @@ class Session:
             "wrong": self.wrong,
         }
 
-    def _decided_elsewhere(self) -> Iterator[str]:
+    def _decided_elsewhere(self) -> Iterator[tuple[str, str]]:
         """What classes of tests inherit from code that is no test's, and decides whether tests pass."""
         usual = fields_of_class(sys.modules["unittest"].TestCase).keys() - NOT_DECIDING
         classes = {(path, cls) for test, path, _ in self._tests.values() for cls in classes_of(test)}
@@ -298,7 +317,7 @@ class Session:
             for key, value in list(fields_of_class(cls).items()) if home and home not in self._names else ():
                 if is_code(value) and (key in usual or key.startswith(("assert", "__getattr"))):
                     digests = [self._code.function(one) for one in functions_in(value)]
-                    yield "%s: %s is as %s has it, %s" % (path, key, home, short(digests))
+                    yield path, ": %s is as %s has it, %s" % (key, home, short(digests))
 
     def _runner_files(self) -> Iterator[str]:
         for name, module in runner_modules(RUNNERS):
@@ -315,12 +334,12 @@ class Session:
         test, path, facts = self._tests[key]
         self._digests.setdefault(test.name, set()).add(self.files.of_test(test.value(), path))
         if facts != self._facts(test):
-            self._changed.add(test.name + " is given something else")
+            self._test_differs(key, " is given something else")
 
     def _look_at_names(self, path: str) -> None:
         for other, names in self._names.items():
             if other == path or is_conftest(other):
-                self._changed |= {other + ": " + name for name in names.changed()}
+                self._differ(other, names.changed())
 
     def _is_of_tests(self, value: Any) -> bool:
         paths = {self.files.path(function.__code__.co_filename) for function in functions_in(value)}

@@ -82,10 +82,10 @@ class Files:
         for path in needed:
             times = [os.stat(root + path).st_ctime_ns for root in self._roots if os.path.exists(root + path)]
             if any(time > self._began_ns for time in times) and self._written.get(path) not in tests:
-                yield path + ": written as the tests ran"
+                yield path
         for path, writer in self._written.items():
             if writer not in tests and any(one == path or one.startswith(path + "/") for one in needed):
-                yield path + ": written as the tests ran"
+                yield path
 
     def modules(self) -> Iterator[tuple[str, Any]]:
         modules: list[Any] = list(sys.modules.values())
