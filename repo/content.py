@@ -88,6 +88,13 @@ async def contents_of(git_dir: Path, blobs: Sequence[str], *, max_bytes: int) ->
     return found
 
 
+async def sizes_of(git_dir: Path, blobs: Sequence[str]) -> list[int]:
+    """In bytes, in their order."""
+    asked = "".join(f"{blob}\n" for blob in blobs).encode()
+    told = await git("cat-file", "--batch-check=%(objectsize)", git_dir=git_dir, stdin=asked)
+    return [int(line) for line in told.stdout.split()]
+
+
 async def lines_with(git_dir: Path, tree: str, words: Sequence[str], *, max_bytes: int) -> list[tuple[str, str]]:
     """The lines of files in `tree` that hold one of these words, each with its path; whatever its attributes say.
 

@@ -11,7 +11,7 @@ from .content import REGULAR_FILES
 from .merge_entities import Reader
 from .merge_sides import Changeset, Side
 from .merge_tree import Version, version_at
-from .merge_words import Words, may_meet, names_gone, reaches, words_of
+from .merge_words import Words, may_meet, names_gone, reaches, things_gone, words_of
 from .scratch import Scratch
 
 MAX_LOOKS = 20  # for two patches
@@ -56,7 +56,7 @@ class Across:
         for key in keys:
             other = self._said[key]
             for some, others in ((own, other), (other, own)):
-                if names := some[0].things_lost & others[0].things_named:
+                if names := things_gone(some[0], others[0]):
                     why = f"one begins to use {', '.join(sorted(names))}, which is gone with the other"
                     return Met(key, tuple(sorted({*patch.paths})), why)
                 if named := names_gone(some[0], others[0]):

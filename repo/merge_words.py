@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:  # a process that reads hostile source loads this as well, and
     from .changes import FileChange
 
 MAX_DIFF_BYTES = 4 * 1024 * 1024  # more than that is generated, or no source
+MAX_PARTS = 8  # of an import's path: no module of Go is deeper in its repository
 
 # Whoever wrote these lines is not trusted, and no process of its own reads them: each pattern looks at each sign a few
 # times at most, so that runs are taken whole (`++`) and begin where they begin (`(?<!`).
@@ -105,8 +107,9 @@ _ENDS = ("/__init__", "/index", "/mod")
 class Words:
     """`gone`: paths that it takes away. `mentions`: paths that it begins to name. `lost`: by file, names of definitions
     whose line it took away or changed, or nothing but that it asks for more. `words`: by file, those it begins to use.
-    `things_lost`, `things_named`: types of schemas, and what Makefiles, manifests and the like offer to others;
-    `things_made`: those that it brings itself. `seats`: what one alone can have among the files of a folder."""
+    `things_lost`, `things_named`: types of schemas, packages. `offers_lost`, `offers_made`: what Makefiles, manifests
+    and the like offer to the files in their folder; `offers_asked`: by offer, the folders that begin to use it.
+    `seats`: what one alone can have among the files of a folder."""
 
     gone: set[str] = field(default_factory=set[str])
     kept: set[str] = field(default_factory=set[str])
@@ -115,13 +118,15 @@ class Words:
     words: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     things_lost: set[str] = field(default_factory=set[str])
     things_named: set[str] = field(default_factory=set[str])
-    things_made: set[str] = field(default_factory=set[str])
+    offers_lost: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    offers_made: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    offers_asked: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     seats: dict[tuple[str, ...], str] = field(default_factory=dict[tuple[str, ...], str])
 
     @property
     def takes(self) -> bool:
         """It may let down others."""
-        return bool(self.gone or self.lost or self.things_lost)
+        return bool(self.gone or self.lost or self.things_lost or self.offers_lost)
 
 
 def words_of(diff: bytes, files: Iterable[FileChange]) -> Words:
@@ -137,8 +142,7 @@ def words_of(diff: bytes, files: Iterable[FileChange]) -> Words:
         return found
     for path, removed, added in _lines(diff.decode("utf-8", "replace")):
         _read(found, path, removed, added)
-    found.things_lost -= found.things_made
-    found.things_named -= found.things_made
+    found.offers_lost -= found.offers_made
     return found
 
 
@@ -169,11 +173,11 @@ def _read(found: Words, path: str, removed: list[str], added: list[str]) -> None
             gone, made = (
                 {f"{kind} {one[1]}" for said in lines if (one := re.match(line, said))} for lines in (removed, added)
             )
-            found.things_made |= {_in_folder(one, folder) for one in made}
-            found.things_lost |= {_in_folder(one, folder) for one in gone - made}
+            found.offers_made |= {(_offer(one), folder) for one in made}
+            found.offers_lost |= {(_offer(one), folder) for one in gone - made}
         if re.fullmatch(asking, path):
-            names = {name for said in added for one in re.findall(asks, said) for name in _parts_of(one)}
-            found.things_named |= {_in_folder(f"{kind} {name}", above) for name in names for above in _above(folder)}
+            for name in {name for said in added for one in re.findall(asks, said) for name in _parts_of(one)}:
+                found.offers_asked.setdefault(_offer(f"{kind} {name}"), set()).add(folder)
     if suffix not in SUFFIXES:
         return
     new = {word for line in added for word in _WORD.findall(line)}
@@ -198,21 +202,15 @@ def _read(found: Words, path: str, removed: list[str], added: list[str]) -> None
             found.seats[(folder, "after", *filter(None, one.groups()))] = path
 
 
-def _in_folder(thing: str, folder: str) -> str:
+def _offer(thing: str) -> str:
     """Packages write `-` where code writes `_`."""
-    return f"{thing.lower().replace('-', '_')} of {folder or '.'}/"
-
-
-def _above(folder: str) -> Iterator[str]:
-    yield folder
-    while folder:
-        yield (folder := posixpath.dirname(folder))
+    return thing.lower().replace("-", "_")
 
 
 def _parts_of(found: str | tuple[str, ...]) -> Iterator[str]:
     """What code asks for: itself, or something in it."""
     parts = (found if isinstance(found, str) else next(filter(None, found), "")).split("/")
-    yield from ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+    yield from ("/".join(parts[:count]) for count in range(1, min(len(parts), MAX_PARTS) + 1))
 
 
 def _exported(lines: Iterable[str]) -> set[str]:
@@ -274,17 +272,35 @@ def stem_of(path: str) -> str:
     return next((stem.removesuffix(end) for end in _ENDS if stem.endswith(end)), stem)
 
 
+def things_gone(taken: Words, other: Words) -> set[str]:
+    """What the other one begins to use, in this or a deeper folder, and this one takes away."""
+    found = taken.things_lost & other.things_named
+    asking: dict[str, list[str]] = {}
+    for offer, folder in taken.offers_lost - other.offers_made if other.offers_asked else ():
+        if offer not in asking:
+            asking[offer] = sorted(f"/{one}/" for one in other.offers_asked.get(offer, ()))
+        above = f"/{folder}/" if folder else "/"
+        at = bisect_left(asking[offer], above)
+        if at < len(asking[offer]) and asking[offer][at].startswith(above):
+            found.add(f"{offer} of {folder or '.'}/")
+    return found
+
+
 def names_gone(taken: Words, other: Words) -> set[str]:
     """Files of the other one that begin to name a path that this one takes away."""
     found: set[str] = set()
-    for path in taken.gone if other.mentions else ():
+    naming: dict[str, list[str]] = {}
+    for file, mentions in other.mentions.items() if taken.gone else ():
+        for one in mentions:
+            naming.setdefault(one, []).append(file)
+    for path in taken.gone if naming else ():
         stem = stem_of(path)
         if stem in taken.kept:
             continue
         parts = stem.split("/")
         said = {path, stem, *("/".join(parts[at:]) for at in range(1, len(parts) - 1))}
         said |= {path.rpartition(f"{root}/")[2] for root in _ROOTS if f"/{root}/" in f"/{path}"}
-        found |= {one for file, mentions in other.mentions.items() if said & mentions for one in (file, path)}
+        found |= {one for name in said & naming.keys() for file in naming[name] for one in (file, path)}
     return found
 
 

@@ -14,6 +14,8 @@ from .spec import Shards
 
 WHOLE = "."  # the key of a shard that is a whole repository
 
+MAX_FOLDERS_CHARS = 64 * 1024 * 1024  # a million folders of a usual length
+
 READ_AS_PATTERNS = "*?\\"  # see `envelope.pattern`
 
 # What the source of the shards has found, by key: the variables that each one has besides its path.
@@ -92,7 +94,17 @@ def _keys(files: list[str], shards: Shards) -> tuple[list[str], str]:
 
 
 def folders_of(files: Iterable[str]) -> set[str]:
-    return {str(folder) for file in files for folder in PurePosixPath(file).parents} - {WHOLE}
+    """`BadInput` where their names would fill the memory: each has those above it in it."""
+    found: set[str] = set()
+    chars = 0
+    for file in files:
+        folder = file.rpartition("/")[0]
+        while folder and folder not in found:
+            found.add(folder)
+            if (chars := chars + len(folder)) > MAX_FOLDERS_CHARS:
+                raise BadInput("the repository has too many, or too deep, folders", hint="name files by a glob instead")
+            folder = folder.rpartition("/")[0]
+    return found
 
 
 def refuse_empty(shards: Shards, keys: Set[str]) -> None:

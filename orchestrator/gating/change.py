@@ -171,7 +171,7 @@ async def _gate_files(
     in_place = await shadowing_files(parts, base, trees, texts=invoked.texts, subpath=subpath, base_run=base_run)
     known = {*changed, *base}
     named = await named_by_settings(
-        base, trees, scripts=invoked.scripts, texts=invoked.texts, subpath=subpath, runs=invoked.runs
+        base, trees, among=known, scripts=invoked.scripts, texts=invoked.texts, subpath=subpath, runs=invoked.runs
     )
 
     def is_of_a_tool(path: str) -> bool:

@@ -34,6 +34,9 @@ _HARMLESS = frozenset(
 )
 
 
+MAX_PROJECT_CHARS = 200  # of its name, which is put in for each mention
+
+
 class BadCMake(ValueError):
     """No such file as CMake would read."""
 
@@ -111,6 +114,8 @@ def _read(text: str) -> list[_Command]:
     if len(projects) != 1:
         return found
     own = projects.pop()
+    if len(own) > MAX_PROJECT_CHARS:
+        raise BadCMake("a project whose name is no name")
     return [_Command(one.name, tuple(word.replace("${PROJECT_NAME}", own) for word in one.given)) for one in found]
 
 

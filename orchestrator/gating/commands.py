@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 _WORD = re.compile(r"""(?:[^\s;|&(){}`'"]|'[^'\n]*'|"[^"\n]*")+""")
@@ -39,6 +40,7 @@ RUN_OF = {
     **dict.fromkeys(("npm", "pnpm", "yarn"), "exec"),
 }
 _SWITCH_OR_NUMBER = re.compile(r"-.*|\d+[smhd]?|\w+=.*")
+MAX_ROOTS = 1000  # of one text: a project has a few
 # Where a folder becomes one that Python loads modules from, in commands and in pytest's settings.
 _ROOT = re.compile(
     r"(?:\bcd|--start-directory|--top-level-directory|\s-[st])[ =]+([\w./@%+][\w./@%+-]*)"
@@ -73,21 +75,24 @@ def _simple_commands(text: str) -> Iterator[list[re.Match[str]]]:
 
 def _program_of(found: Iterable[re.Match[str]]) -> tuple[str, Sequence[str]]:
     """What is run in the end, and its arguments: `uv run python -m ruff check a.py` is ruff."""
-    words: Sequence[str] = [_bare(word[0]) for word in found]
-    while words:
-        name = posixpath.basename(words[0].lstrip("@+-"))
-        if _ASSIGNMENT.match(words[0]) or not name:
-            words = words[1:]
-        elif name in WRAPPERS or words[1:2] == [RUN_OF.get(name)]:
-            words = words[1 if name in WRAPPERS else 2 :]
-            while words and _SWITCH_OR_NUMBER.fullmatch(words[0]):
-                words = words[1:]
-        elif (_PYTHON.fullmatch(name) or (name == "coverage" and words[1:2] == ["run"])) and "-m" in words:
-            before, words = words[: words.index("-m")], words[words.index("-m") + 1 :]
-            if any(word.endswith(".py") for word in before):  # it belongs to that program
-                return name, before[1:]
+    words = [_bare(word[0]) for word in found]
+    modules = [at for at, word in enumerate(words) if word == "-m"]
+    at = 0
+    while at < len(words):
+        name, after = posixpath.basename(words[at].lstrip("@+-")), words[at + 1 : at + 2]
+        if _ASSIGNMENT.match(words[at]) or not name:
+            at += 1
+        elif name in WRAPPERS or after == [RUN_OF.get(name)]:
+            at += 1 if name in WRAPPERS else 2
+            while at < len(words) and _SWITCH_OR_NUMBER.fullmatch(words[at]):
+                at += 1
+        elif (_PYTHON.fullmatch(name) or (name == "coverage" and after == ["run"])) and at < (modules or [-1])[-1]:
+            module = modules[bisect_right(modules, at)]
+            if any(word.endswith(".py") for word in words[at:module]):  # it belongs to that program
+                return name, words[at + 1 : module]
+            at = module + 1
         else:
-            return name, words[1:]
+            return name, words[at + 1 :]
     return "", ()
 
 
@@ -109,26 +114,33 @@ def _without_files_read(line: str) -> str:
             arguments = words[len(words) - len(given) :]
             befores = [None, *arguments]
             read += [word for word, before in zip(arguments, befores, strict=False) if _is_read(word, before)]
-    for word in reversed(read):
-        line = f"{line[: word.start()]}{' ' * len(word[0])}{line[word.end() :]}"
-    return line
+    ends = [0, *(word.end() for word in read)]
+    kept = [f"{line[end : word.start()]}{' ' * len(word[0])}" for end, word in zip(ends, read, strict=False)]
+    return "".join((*kept, line[ends[-1] :]))
 
 
 def roots_in(texts: Iterable[str], folder: str) -> set[str]:
-    """Folders that commands, scripts and settings put on Python's path, as far as they say so."""
+    """Folders that commands, scripts and settings put on Python's path, as far as they say so; no more than some."""
     found: set[str] = set()
     for text in texts:
+        if len(found) > MAX_ROOTS:
+            break
         for match in _ROOT.finditer(text):
             named = next(filter(None, match.groups()), "")
-            places = [_HERE.sub("", one) if _HERE.match(one) else one for one in _SEVERAL.split(named)]
-            found |= {posixpath.normpath(posixpath.join(folder, one)) for one in places if one}
+            places = [_HERE.sub("", one) if _HERE.match(one) else one for one in _SEVERAL.split(named, MAX_ROOTS)]
+            found |= {posixpath.normpath(posixpath.join(folder, one)) for one in places[:MAX_ROOTS] if one}
+            if len(found) > MAX_ROOTS:
+                break
         for words in _simple_commands(_only_with(_PYTHON_OR_UNITTEST, without_files_read(text))):
             program, given = _program_of(words)
-            paths = [posixpath.normpath(posixpath.join(folder, word)) for word in given if not word.startswith("-")]
+            named = [word for word in given if not word.startswith("-")][:MAX_ROOTS]
             if _PYTHON.fullmatch(program):
-                found |= {posixpath.dirname(path) for path in paths if path.endswith(".py")}
-            elif program == "unittest" and "discover" in given:
-                found |= set(paths)
+                named = [posixpath.dirname(word) for word in named if word.endswith(".py")]
+            elif program != "unittest" or "discover" not in given:
+                continue
+            found |= {posixpath.normpath(posixpath.join(folder, word)) for word in named}
+            if len(found) > MAX_ROOTS:
+                break
     return {"" if root == "." else root for root in found}
 
 

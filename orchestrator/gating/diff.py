@@ -93,8 +93,11 @@ def parts_of(diff: bytes) -> tuple[FilePatch, ...]:
 def without(diff: bytes, unwanted: Callable[[FilePatch], bool]) -> tuple[bytes, tuple[FilePatch, ...]]:
     """The diff without some files' parts, and those."""
     parts = parts_of(diff)
-    out = tuple(part for part in parts if unwanted(part))
-    return joined(part for part in parts if part not in out), out
+    kept: list[FilePatch] = []
+    out: list[FilePatch] = []
+    for part in parts:
+        (out if unwanted(part) else kept).append(part)
+    return joined(kept), tuple(out)
 
 
 def joined(parts: Iterable[FilePatch]) -> bytes:

@@ -19,6 +19,8 @@ _UNCLEAR = re.compile(
 _PLAIN = re.compile(r"[A-Za-z][\w-]*")
 # What tools for documentation want to be told; nothing else reads it.
 _OF_DOCS = re.compile(r"(?:SPHINX|MKDOCS|DOCS?)\w*|SOURCEDIR|BUILDDIR")
+# A rule of n targets is kept n times: no Makefile's own text is as long as this then.
+MAX_KEPT_CHARS, _OF_EACH = 4 * 1024 * 1024, 8
 MAKEFILES = ("Makefile", "makefile", "GNUmakefile")  # whose own rule, if there is one, runs before all others
 
 
@@ -43,9 +45,8 @@ def what_goals_reach(text: str, goals: Collection[str]) -> str | tuple[list[str]
     >>> what_goals_reach(docs, ["test"]) == what_goals_reach(docs + "\\tcp -r out web\\n", ["test"])
     True
     """
-    if _UNCLEAR.search(text):
+    if _UNCLEAR.search(text) or (found := _read(text)) is None:
         return text
-    found = _read(text)
     wanted = {goal or found.first for goal in goals} | {*MAKEFILES, "FORCE"}
     # whatever a variable holds may be a goal, too
     wanted |= {word for line in found.rest for word in _PLAIN.findall(line)} & found.rules.keys()
@@ -73,11 +74,15 @@ def _is_for_docs(line: str, used: Collection[str]) -> bool:
     return bool(found and _OF_DOCS.fullmatch(found[1]) and found[1] not in used)
 
 
-def _read(text: str) -> _Makefile:
+def _read(text: str) -> _Makefile | None:
+    """None where it would be much longer than its text."""
     found = _Makefile()
     current: list[list[str]] = []
+    kept = 0
     for line in re.sub(r"\\\n[ \t]*", " ", text).split("\n"):
         if line.startswith("\t"):
+            if (kept := kept + len(current) * (len(line) + _OF_EACH)) > MAX_KEPT_CHARS:
+                return None
             for lines in current or [found.rest]:
                 lines.append(line)
             continue
@@ -90,6 +95,8 @@ def _read(text: str) -> _Makefile:
             found.phony |= set(needs.split())
             current = [[]]
         elif targets and all(_PLAIN.fullmatch(target) for target in targets):
+            if (kept := kept + len(targets) * (len(needs) + _OF_EACH)) > MAX_KEPT_CHARS:
+                return None
             current = [found.rules.setdefault(target, []) for target in targets]
             for target in targets:
                 found.rules[target].append(f"{target}: {needs}")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
 
 from .build_files import CARGO, CMAKE, NODE, PHP, RUBY, Runs
 from .cmake_files import named_by_tests
@@ -16,6 +17,9 @@ from .trees import Trees
 MAX_SETTINGS = 200  # files that are looked into
 MAX_ROUNDS = 4  # settings that are made of others
 MAX_LITERALS = 2000  # of each
+MAX_CHARS = 4 * 1024 * 1024  # of all paths that they may mean, before their endings
+MAX_PLUGINS = 50  # of each
+MAX_NAMED_CHARS, _OF_EACH = 1000, 50
 MAX_DEPTH = 50  # of brackets
 # pattern of a settings file → who reads it, and the keys that count of it (at any depth; none: all that do not name
 # what is tested, where it is written to, and the like)
@@ -66,28 +70,39 @@ Named = tuple[tuple[str, ...], str]  # the keys that it stands below, and the te
 
 
 async def named_by_settings(
-    base: Sequence[str], trees: Trees, *, scripts: Iterable[str], texts: Iterable[str], subpath: str, runs: Runs
+    base: Sequence[str],
+    trees: Trees,
+    *,
+    among: Collection[str],
+    scripts: Iterable[str],
+    texts: Iterable[str],
+    subpath: str,
+    runs: Runs,
 ) -> set[str]:
-    """Paths that they may mean, whether there is such a file or not. Settings that others are made of, and those of
+    """Of the paths `among` those that they may mean. Settings that others are made of, and those of
     the `scripts` that look like some, are read, too; what the named files import is not looked at."""
-    found = {path for text in texts if "pytest" in text for path in _plugins_in(text, subpath)}
+    found = {path for text in texts if "pytest" in text for path in _plugins_in(text, subpath, among)}
     waiting = {path: keys for path in base if (keys := _keys_that_count(path, runs)) is not None}
     waiting |= {path: frozenset[str]() for path in scripts if _CONFIG.search(posixpath.basename(path))}
     seen = set[str]()
     known = frozenset(base)
+    chars_left = MAX_CHARS
     for _ in range(MAX_ROUNDS):
         paths = sorted(waiting.keys() - seen, key=lambda path: (path.count("/"), path))[: MAX_SETTINGS - len(seen)]
         seen.update(paths)
         more: dict[str, frozenset[str]] = {}
         for path, text in zip(paths, await trees.texts(paths), strict=True):
-            folder = posixpath.dirname(path)
+            folder, text = posixpath.dirname(path), text or ""
             if posixpath.basename(path) in PYTEST_SETTINGS:
-                found |= {one for told in addopts_in(text) for one in _plugins_in(told, folder)}
+                found |= {*_plugins_in("\n".join(addopts_in(text)), folder, among)}
                 continue
             for keys, named in literals(path, text)[:MAX_LITERALS]:
                 if waiting[path] and waiting[path].isdisjoint(keys or ("",)):
                     continue
-                candidates = set(_candidates(keys, named, folder, subpath))
+                chars_left -= len(folder) + len(subpath) + min(len(named), MAX_NAMED_CHARS) + _OF_EACH
+                if chars_left < 0:
+                    return found
+                candidates = {one for one in _candidates(keys, named, folder, subpath) if one in among}
                 found |= candidates
                 if not keys or not _MORE_SETTINGS.isdisjoint(keys):
                     more |= {one: waiting[path] for one in candidates & known if one.endswith(_SUFFIXES[1:])}
@@ -153,7 +168,7 @@ def _tokens(text: str) -> Iterator[Named]:
 
 
 def _candidates(keys: tuple[str, ...], named: str, folder: str, subpath: str) -> Iterator[str]:
-    if not _NOT_RUN.isdisjoint(keys) or len(named) > 1000:
+    if not _NOT_RUN.isdisjoint(keys) or len(named) > MAX_NAMED_CHARS:
         return
     is_path = _HERE.match(named) is not None
     plain = _HERE.sub("", named)
@@ -167,9 +182,9 @@ def _candidates(keys: tuple[str, ...], named: str, folder: str, subpath: str) ->
         yield from (f"{path}{ending}" for ending in endings)
 
 
-def _plugins_in(text: str, folder: str) -> Iterator[str]:
+def _plugins_in(text: str, folder: str, among: Collection[str]) -> Iterator[str]:
     """Modules that pytest is told to load: `-p shop.plugin`."""
-    for module in _PLUGIN.findall(text):
+    for module in {one[1] for one in islice(_PLUGIN.finditer(text), MAX_PLUGINS)}:
         for root in ("", "src"):
             path = posixpath.normpath(posixpath.join(folder, root, module.replace(".", "/")))
-            yield from (f"{path}.py", f"{path}/__init__.py")
+            yield from (file for file in (f"{path}.py", f"{path}/__init__.py") if file in among)

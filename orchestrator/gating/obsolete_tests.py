@@ -82,7 +82,8 @@ async def obsolete_tests(grants: Grants, changed: Sequence[FilePatch], trees: Tr
     """Of the files of tests whose edit nobody granted."""
     tests = [part for part in grants.parts if not grants.cover(*part.paths)]
     tests = [part for part in tests if part.status in ("M", "D") and part.path.endswith(".py")]
-    product = [part for part in changed if part not in grants.parts]
+    of_tests = frozenset(grants.parts)
+    product = [part for part in changed if part not in of_tests]
     if not tests or not product or not all(map(_is_followed, product)):
         return NONE_OBSOLETE
     paths = await trees.paths()

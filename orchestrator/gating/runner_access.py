@@ -101,18 +101,19 @@ def runner_access(part: FilePatch, before: str | None = None, after: str | None 
     added = _doing(part, b"+", after if is_python else None)
     removed = _doing(part, b"-", before if is_python else None)
     spare = Counter(word for line in removed for word in line.found(_REACHES))
-    reached: list[_Line] = []
+    reached: dict[_Line, None] = {}  # a set in order
     for line in added:
         words = Counter(line.found(_REACHES))
-        if words - spare:
-            reached.append(line)
-        spare -= words
+        if any(count > spare[word] for word, count in words.items()):
+            reached[line] = None
+        for word in words:  # not `-=`, which goes through all that are spare
+            spare[word] -= words[word]
     known = {line.text.strip() for line in removed}
     new = [line for line in added if line.text.strip() not in known]
     asked = [line for line in new if line not in reached and line.found(_ASKS)]
     if any(line.found(_RUNNERS_NAME) for line in new):
         more = [line for line in new if line.found(_ASKS) or line.found(_ARGV)]
-        reached += [line for line in more if line not in reached and not _is_import(line)]
+        reached |= dict.fromkeys(line for line in more if not _is_import(line))
         asked = [line for line in asked if line not in reached]
     return RunnerAccess(
         tuple(line.shown(part.path) for line in reached), tuple(line.shown(part.path) for line in asked)

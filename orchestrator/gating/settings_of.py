@@ -6,11 +6,10 @@ import json
 import posixpath
 import re
 from collections.abc import Callable, Mapping
-from configparser import ConfigParser
-from configparser import Error as ConfigError
 from functools import partial
 from typing import Any, Protocol, cast
 
+from ..strange_ini import read_ini
 from ..strange_toml import read_toml
 from .build_files import cargo_manifest, is_build_file, is_read, leads_elsewhere, node_package, table_in, what_counts
 from .makefiles import MAKEFILES, what_goals_reach
@@ -26,6 +25,7 @@ PACKAGING = frozenset(
 )
 # Sections of setup.cfg that build documents and packages.
 BUILDING = ("metadata", "options", "bdist", "sdist", "bumpversion", "build_sphinx", "upload_docs", "egg_info", "wheel")
+_ANOTHER = re.compile(r"\{\[(testenv:\w+)\]")  # a section of tox that takes from another
 PYTEST_INI = ("pytest.ini", ".pytest.ini")  # which count where they are new or gone, even empty
 PACKAGE_JSON_KEYS = ("jest", "mocha", "ava", "nyc", "c8", "vitest", "type", "babel", "eslintConfig", "overrides")
 CARGO_KEYS = ("test", "bench", "lib", "bin", "profile", "lints")
@@ -70,13 +70,13 @@ def _counts(tool: str, asked: Asked) -> bool:
 
 
 def _setup_cfg(text: str, asked: Asked) -> object:
-    parser = _ini(text)
+    found = _ini(text)
     settings: dict[str, object] = {
-        name: dict(parser[name])
-        for name in parser.sections()
+        name: values
+        for name, values in found.items()
         if not name.startswith(BUILDING) and _counts(_tool_of(name), asked)
     }
-    return settings, parser.get("options.entry_points", "pytest11", fallback="")
+    return settings, found.get("options.entry_points", {}).get("pytest11", "")
 
 
 def _tool_of(section: str) -> str:
@@ -86,10 +86,9 @@ def _tool_of(section: str) -> str:
 
 def _tox_ini(text: str, asked: Asked) -> object:
     """Its environments as far as tox is asked for them; pytest and others have sections of their own here."""
-    parser = _ini(text)
-    sections: dict[str, dict[str, str]] = {
-        name: dict(parser[name])
-        for name in parser.sections()
+    sections = {
+        name: values
+        for name, values in _ini(text).items()
         if _counts(_tool_of(name), asked) and not name.startswith("gh-actions")
     }
     if not asked.runs("tox"):
@@ -97,30 +96,25 @@ def _tox_ini(text: str, asked: Asked) -> object:
     wanted = asked.environments
     if wanted is None:
         return sections
-    values = "\n".join(value for section in sections.values() for value in section.values())
+    named = {name for section in sections.values() for value in section.values() for name in _ANOTHER.findall(value)}
     kept = {
         name: section
         for name, section in sections.items()
-        if not name.startswith("testenv:")
-        or name[8:] in wanted
-        or f"{{[{name}]" in values
-        or not name[8:].isidentifier()
+        if not name.startswith("testenv:") or name[8:] in wanted or name in named or not name[8:].isidentifier()
     }
     kept["tox"] = {key: value for key, value in kept.get("tox", {}).items() if key not in ("envlist", "env_list")}
     return kept
 
 
 def _pytest_ini(text: str, asked: Asked) -> object:
-    parser = _ini(text)
-    return {name: dict(parser[name]) for name in parser.sections()}
+    return _ini(text)
 
 
-def _ini(text: str) -> ConfigParser:
-    parser = ConfigParser(interpolation=None)
-    parser.read_string(text)
-    for section in {"pytest", "tool:pytest"} & set(parser.sections()):
-        parser.remove_option(section, "markers")  # see `_without_names`
-    return parser
+def _ini(text: str) -> dict[str, dict[str, str]]:
+    found = read_ini(text)
+    for section in ("pytest", "tool:pytest"):
+        found.get(section, {}).pop("markers", None)  # see `_without_names`
+    return found
 
 
 def _package_json(text: str, asked: Asked) -> object:
@@ -192,7 +186,7 @@ def _read(reader: Callable[[str, Asked], object], content: bytes | None, asked: 
     text = _text(content)
     try:
         return reader(text or ("{}" if reader is _package_json else ""), asked)
-    except (ValueError, ConfigError, RecursionError):
+    except (ValueError, RecursionError):
         return text
 
 

@@ -9,6 +9,7 @@ import sys
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from .commands import roots_in
 from .control import BaseRun
@@ -33,6 +34,8 @@ MAX_DEPTH = 8  # of a module's name in the namespaces of others
 # By these a project's code puts folders on Python's path.
 PATH_WORDS = ("sys.path", "syspath_prepend", "addsitedir")
 MAX_LINES = 2000  # of a file that changes the path
+MAX_WORDS = 20_000  # that may be folders, of all these files together
+MAX_WORDS_OF_LINE = 50
 _QUOTED = re.compile(r"[\"']([\w./ -]{1,200})[\"']")
 
 
@@ -156,13 +159,16 @@ def _holds_one(folder: str, paths: Sequence[str]) -> bool:
 
 def _of_others(libraries: Collection[str], base: Collection[str], roots: Collection[str]) -> set[str]:
     """Without the project itself, which may be installed as well as stand in the repository."""
-    places = [f"{root}/" if root else "" for root in roots]
-    ends = (".py", "/__init__.py")
-    return {
-        name
-        for name in libraries
-        if not any(place + name.replace(".", "/") + end in base for place in places for end in ends)
-    }
+    lasts = {name.rpartition(".")[2] for name in libraries}
+    own: set[str] = set()
+    for path in base:
+        *above, last = path.removesuffix("/__init__.py").removesuffix(".py").rsplit("/", MAX_DEPTH)
+        if path.endswith(".py") and last in lasts:
+            parts = [*above, last]
+            for at in range(len(parts)):
+                if "/".join(parts[:at]) in roots and not any("." in part for part in parts[at:]):
+                    own.add(".".join(parts[at:]))
+    return {*libraries} - own
 
 
 def _folder_of_module(path: str) -> str:
@@ -177,38 +183,64 @@ async def _import_roots(
     """Folders that Python loads modules from, as far as commands, settings and code say so, also through links; with a
     `conftest.py` that changes the path itself its own folder, and those below."""
     found = {*IMPORT_ROOTS, subpath, *roots_in(texts, subpath)}
-    folders, files = {posixpath.dirname(path) for path in base}, sorted(base)
-    for path in base:
-        folder, name = posixpath.split(path)
-        text = (await trees.text(path) or "") if name in (*PYTEST_SETTINGS, "conftest.py") else ""
-        if name in PYTEST_SETTINGS:
-            found |= roots_in([text], folder)
-        elif name == "manage.py":  # pytest-django puts its folder there
-            found.add(folder)
-        elif any(word in text for word in PATH_WORDS):
-            found |= {folder, *(one for one in folders if one.startswith(f"{folder}/" if folder else ""))}
-            found |= _roots_in_code(text.split("\n"), folder, files, packages)
+    found |= {posixpath.dirname(path) for path in base if posixpath.basename(path) == "manage.py"}  # by pytest-django
     lines_of: dict[str, list[str]] = {}
     for path, line in await trees.lines_with(PATH_WORDS) or ():
         lines_of.setdefault(path, []).append(line)
+    whole: set[str] = set()
+    told = [path for path in base if posixpath.basename(path) in (*PYTEST_SETTINGS, "conftest.py")]
+    told.sort(key=lambda path: (path.count("/"), path))
+    for path, text in zip(told, await trees.texts(told), strict=True):
+        folder, name = posixpath.split(path)
+        if name in PYTEST_SETTINGS:
+            if len(found) < MAX_WORDS:
+                found |= roots_in([text or ""], folder)
+        elif text is None or any(word in text for word in PATH_WORDS):
+            whole.add(folder)
+            lines_of[path] = (text or "").split("\n")[:MAX_LINES]
+    found |= whole | _below(whole, {posixpath.dirname(path) for path in base})
+    files, words_left = sorted(base), MAX_WORDS
     for path, lines in lines_of.items():
         if path.endswith(".py"):
-            found |= _roots_in_code(lines, posixpath.dirname(path), files, packages)
+            tails = _tails(lines, words_left)
+            words_left -= len(tails)
+            found |= _roots_in_code(tails, posixpath.dirname(path), files, packages)
     for link, place in (await trees.links()).items():
         inside = [root for root in found if f"{root}/".startswith(f"{link}/")]
         found |= {posixpath.normpath(place + root[len(link) :]) for root in inside}
     return found
 
 
-def _roots_in_code(lines: Sequence[str], folder: str, files: Sequence[str], packages: Collection[str]) -> set[str]:
+def _below(tops: Collection[str], folders: Collection[str]) -> set[str]:
+    """Of the folders those in one of `tops`."""
+    places, found = sorted(f"/{one}/" if one else "/" for one in folders), set[str]()
+    last = "//"
+    for top in sorted(f"/{one}/" if one else "/" for one in tops):
+        if not top.startswith(last):
+            last = top
+            for at in range(bisect_left(places, top), len(places)):
+                if not places[at].startswith(top):
+                    break
+                found.add(places[at].strip("/"))
+    return found
+
+
+def _tails(lines: Sequence[str], count: int) -> set[str]:
+    """No more than `count` texts in quotes, and all of a line as one path."""
+    found: set[str] = set()
+    for line in lines[:MAX_LINES]:
+        words = [word[1].strip("./") for word in islice(_QUOTED.finditer(line), MAX_WORDS_OF_LINE)]
+        found |= {*words, "/".join(filter(None, words))} - {""}
+        if len(found) > count:
+            return set(sorted(found)[:count])
+    return found
+
+
+def _roots_in_code(tails: Collection[str], folder: str, files: Sequence[str], packages: Collection[str]) -> set[str]:
     """Of code in `folder` that changes Python's path: this one and those above it, unless they are packages, and those
     that it names. Of the folders above no more than a few."""
     near = [folder]
     while near[-1] and len(near) < MAX_DEPTH:
         near.append(posixpath.dirname(near[-1]))
-    tails: set[str] = set()
-    for line in lines[:MAX_LINES]:
-        words = [word.strip("./") for word in _QUOTED.findall(line)]
-        tails |= {*words, "/".join(filter(None, words))} - {""}
-    named = {posixpath.join(one, tail) for one in near for tail in tails}
+    named = (posixpath.join(one, tail) for one in near for tail in tails)
     return {one for one in near if one not in packages} | {one for one in named if _holds_one(one, files)}

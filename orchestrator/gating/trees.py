@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import posixpath
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
-from repo.content import contents_of, file_at, ids_at, lines_with, links_of
+from repo.content import contents_of, file_at, ids_at, lines_with, links_of, sizes_of
 from repo.errors import OutputTooLarge
 from repo.mirror import Mirror
 
@@ -52,19 +54,21 @@ class Trees:
             return None
         return None if content is None else content.decode("utf-8", "replace")
 
-    async def texts(self, paths: Sequence[str]) -> list[str]:
-        """Of the base's files, read together; empty where there is none."""
+    async def texts(self, paths: Sequence[str]) -> list[str | None]:
+        """Of the base's files, read together; empty where there is none. The first that have room in
+        `MAX_TEXTS_BYTES`; the others are None, and so is one that is too large."""
         if self.mirror is None or not paths:
             return [""] * len(paths)
         git_dir, named = self.mirror.git_dir, [path for path in paths if "\n" not in path]
         ids = dict(zip(named, await ids_at(git_dir, self.base, named), strict=True))
-        blobs = sorted({blob for blob in ids.values() if blob})
-        try:
-            contents = await contents_of(git_dir, blobs, max_bytes=MAX_TEXTS_BYTES)
-        except OutputTooLarge:
-            return [await self.text(path) or "" for path in paths]
-        texts = {blob: content.decode("utf-8", "replace") for blob, content in zip(blobs, contents, strict=True)}
-        return [texts.get(ids.get(path, ""), "") for path in paths]
+        blobs = list(dict.fromkeys(filter(None, ids.values())))
+        sizes = zip(blobs, await sizes_of(git_dir, blobs), strict=True)
+        small = {blob: size for blob, size in sizes if size <= MAX_SETTINGS_BYTES}
+        read = list(small)[: bisect_right(list(accumulate(small.values())), MAX_TEXTS_BYTES)]
+        contents = await contents_of(git_dir, read, max_bytes=MAX_TEXTS_BYTES)
+        texts: dict[str, str | None] = {"": "", **dict.fromkeys(blobs)}
+        texts |= {blob: content.decode("utf-8", "replace") for blob, content in zip(read, contents, strict=True)}
+        return [texts[ids.get(path, "")] for path in paths]
 
     async def lines_with(self, words: Sequence[str], *, after: bool = False) -> list[tuple[str, str]] | None:
         """Lines of text files that hold one of these words, each with its path; None where nobody knows them all."""

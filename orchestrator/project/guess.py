@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from configparser import ConfigParser
-from configparser import Error as ConfigError
 from dataclasses import dataclass
 from typing import Any, cast
 
+from ..strange_ini import BadIni, read_ini
 from ..strange_toml import BadToml, read_toml
 from .files import ProjectFiles
 
@@ -100,12 +99,10 @@ def _python_gate(files: ProjectFiles) -> tuple[str, str]:
 
 
 def _setup_cfg_extras(files: ProjectFiles) -> set[str]:
-    parser = ConfigParser(interpolation=None)
     try:
-        parser.read_string(files.text("setup.cfg"))
-    except (ConfigError, ValueError):
+        return set(read_ini(files.text("setup.cfg")).get("options.extras_require", {}))
+    except BadIni:
         return set()
-    return set(parser["options.extras_require"]) if parser.has_section("options.extras_require") else set()
 
 
 def _node(files: ProjectFiles) -> Guess | None:

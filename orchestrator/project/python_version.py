@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from configparser import ConfigParser
-from configparser import Error as ConfigError
 from typing import Any, cast
 
+from ..strange_ini import BadIni, read_ini
 from ..strange_toml import BadToml, read_toml
 
 DECLARED_IN = ("pyproject.toml", "setup.cfg", "setup.py")
@@ -73,9 +72,7 @@ def _at(tables: dict[str, Any], *keys: str) -> object:
 
 
 def _setup_cfg(texts: Mapping[str, str]) -> str:
-    parser = ConfigParser(interpolation=None)
     try:
-        parser.read_string(texts.get("setup.cfg", ""))
-    except (ConfigError, ValueError):
+        return read_ini(texts.get("setup.cfg", "")).get("options", {}).get("python_requires", "")
+    except BadIni:
         return ""
-    return parser.get("options", "python_requires", fallback="")

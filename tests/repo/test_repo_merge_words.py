@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 
 import pytest
 
-from repo.merge_words import reaches, words_of
+from repo.merge_words import reaches, things_gone, words_of
 
 LENGTH = 200_000
 PATHS = ("a.txt", "a.py", "a.ts", "a.go", "a.java", "a.proto")
@@ -56,3 +57,37 @@ def test_a_file_of_any_kind_is_asked_in_time_what_it_uses(path: str, said: str):
     reaches(said.encode() * (LENGTH // len(said)), path, f"b{path[5:]}")
 
     assert time.process_time() - started < 2
+
+
+def _diff(path: str, sign: str, *lines: str) -> bytes:
+    said = "".join(f"{sign}{line}\n" for line in lines)
+    return f"diff --git a/{path} b/{path}\n--- a/{path}\n+++ b/{path}\n@@ -1 +1 @@\n{said}".encode()
+
+
+@pytest.mark.parametrize(
+    ("path", "lines"),
+    [
+        ("a.go", [f'import "x.y/{"a/" * 15_000}b"']),
+        (f"{'a/' * 300}x.py", [f"import m{n:x}" for n in range(4000)]),
+    ],
+    ids=["a long path of an import", "many imports in a deep folder"],
+)
+def test_words_take_about_as_much_memory_as_their_lines(path: str, lines: list[str]):
+    tracemalloc.start()
+    try:
+        words_of(_diff(path, "+", *lines), ())
+        assert tracemalloc.get_traced_memory()[1] < 20 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("manifest", "path", "is_gone"),
+    [("go.mod", "a/b.go", True), ("a/go.mod", "a/b/c.go", True), ("a/go.mod", "ab/c.go", False)],
+)
+def test_a_manifest_offers_to_what_is_below_it(manifest: str, path: str, is_gone: bool):
+    taken = words_of(_diff(manifest, "-", "\tgithub.com/x/y v1.0.0"), ())
+    other = words_of(_diff(path, "+", '\t"github.com/x/y/part"'), ())
+    assert bool(things_gone(taken, other)) == is_gone
+    both = words_of(_diff(manifest, "+", "\tgithub.com/x/y v1.1.0") + _diff(path, "+", '\t"github.com/x/y/part"'), ())
+    assert not things_gone(taken, both)

@@ -1,0 +1,220 @@
+"""What a change or its base makes the orchestrator read costs as much as it is long: all tenants share its loop."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from envelope.gate import GateRules
+from orchestrator.batch.shards import folders_of
+from orchestrator.errors import BadInput
+from orchestrator.gating.change import Inspection, inspect
+from orchestrator.gating.commands import roots_in, without_files_read
+from orchestrator.gating.diff import FilePatch, parts_of, without
+from orchestrator.gating.makefiles import text_that_goals_reach
+from orchestrator.gating.runner_access import runner_access
+from orchestrator.gating.scripts import ANYTHING
+from orchestrator.gating.settings_of import has_other_settings
+from orchestrator.gating.trees import Trees
+from orchestrator.project.files import ProjectFiles
+from orchestrator.project.guess import guess
+from orchestrator.project.python_version import oldest_python
+from orchestrator.strange_ini import BadIni, read_ini
+from repo.mirror import Mirror
+
+MAX_CPU_S = 3  # of this process; what these were before took from 8 s to a minute
+MAX_BYTES = 100 * 1024 * 1024  # they took from 200 MB to gigabytes
+BLANKS = f"[metadata]\nname{' ' * 60_000}x\n"
+DEEP = "/".join(["d" * 200] * 15)
+INI = {
+    "blanks before no value": BLANKS,
+    "bad lines": "[a]\n" + "x\n" * 100_000,
+    "defaults of each section": "[DEFAULT]\n"
+    + "".join(f"a{n} =\n" for n in range(3000))
+    + "".join(f"[s{n}]\n" for n in range(3000)),
+    "sections of tox": "[tox]\n" + "".join(f"[testenv:a{n}]\nb = {{[c\n" for n in range(10_000)),
+}
+
+
+@contextmanager
+def soon() -> Iterator[None]:
+    began_s = time.process_time()
+    yield
+    assert time.process_time() - began_s < MAX_CPU_S
+
+
+@contextmanager
+def little(*, max_bytes: int = MAX_BYTES) -> Iterator[None]:
+    """Slow itself."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < max_bytes
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["setup.cfg", "tox.ini", "pytest.ini"])
+@pytest.mark.parametrize("text", INI.values(), ids=INI)
+def test_ini_files_are_read_at_once(name: str, text: str):
+    with soon():
+        assert has_other_settings(name, b"", text.encode(), ANYTHING)
+
+
+def test_a_bases_setup_cfg_is_read_at_once():
+    with soon():
+        assert oldest_python({"setup.cfg": BLANKS}) is None
+        guess(ProjectFiles({"setup.cfg": BLANKS}, frozenset({"setup.cfg"})))
+
+
+def test_an_ini_file_is_what_configparser_reads():
+    text = "# no\n[a]\nOne : 1 = x\ntwo=\n  2\n\n  3\n; no\n[b c]\nfour   =  = 4\n[DEFAULT]\none = 0\n"
+    assert read_ini(text) == {"a": {"one": "1 = x", "two": "\n2\n\n3"}, "b c": {"four": "= 4"}, "DEFAULT": {"one": "0"}}
+    for bad in ("a = 1\n", "[a]\nb\n", "[a]\n= 1\n", "[a]\nb = 1\nb = 2\n", "[a]\n[a]\n"):
+        with pytest.raises(BadIni):
+            read_ini(bad)
+
+
+def _lines_that_reach() -> None:
+    content = b"diff\n@@ -0,0 +1,20000 @@\n" + b"+os._exit\n" * 20_000
+    assert len(runner_access(FilePatch("b.py", "A", None, content)).reached) == 20_000
+
+
+def _lines_that_reach_by_many_names() -> None:
+    """With what was there before: each line was held against all of it."""
+    old, new = (
+        b"".join(b"%spytest_runtest_%d\n" % (sign, n) for n in range(start, start + 10_000))
+        for sign, start in ((b"-", 0), (b"+", 1))
+    )
+    content = b"diff\n@@ -1,10000 +1,10000 @@\n" + old + new
+    assert len(runner_access(FilePatch("b.py", "M", None, content)).reached) == 1
+
+
+def _name_of_a_cmake_project() -> None:
+    text = f"project({'A' * 50_000})\nadd_library(x {'${PROJECT_NAME} ' * 5000})\n"
+    assert has_other_settings("CMakeLists.txt", b"project(x)\n", text.encode(), ANYTHING)
+
+
+def _rule_of_many_targets() -> None:
+    text = "test: a\n\tx\n" + " ".join(f"a{n:x}" for n in range(6000)) + ":\n" + "\tx\n" * 6000
+    assert text_that_goals_reach(text, ["test"]) == text
+
+
+def _many_files() -> None:
+    one = b"diff --git a/t%d.py b/t%d.py\nold mode 100644\nnew mode 100755\n"
+    diff = b"".join(one % (n, n) for n in range(8000))
+    rest, out = without(diff, lambda part: int(part.path[1:-3]) % 2 == 0)
+    assert len(out) == len(parts_of(rest)) == 4000
+
+
+def _roots_in_a_deep_folder() -> None:
+    assert roots_in(["[pytest]\npythonpath = " + " ".join(f"{n:x}" for n in range(40_000))], DEEP)
+
+
+def _words_before_a_program() -> None:
+    roots_in([f"{'a=1 ' * 100_000} python b.py"], "")
+
+
+def _files_that_a_checker_reads() -> None:
+    assert without_files_read(f"ruff check{' a.py' * 100_000}").split() == ["ruff", "check"]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        _lines_that_reach,
+        _lines_that_reach_by_many_names,
+        _many_files,
+        _words_before_a_program,
+        _files_that_a_checker_reads,
+    ],
+    ids=lambda read: read.__name__.strip("_"),
+)
+def test_texts_are_read_at_once(read: Callable[[], None]):
+    with soon():
+        read()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [_name_of_a_cmake_project, _rule_of_many_targets, _roots_in_a_deep_folder],
+    ids=lambda read: read.__name__.strip("_"),
+)
+def test_what_is_kept_of_texts_is_little(read: Callable[[], None]):
+    with little():
+        read()
+
+
+def test_a_project_whose_name_is_put_in_still_has_its_tests():
+    before, after = (
+        f"project(calc)\nadd_executable(calc {source})\nadd_test(all ${{PROJECT_NAME}})\n".encode()
+        for source in ("a.c", "b.c")
+    )
+    assert has_other_settings("CMakeLists.txt", before, after, ANYTHING)
+
+
+def test_a_repository_of_too_deep_folders_is_refused():
+    files = [f"{n}/" + "a/" * 2000 + "x" for n in range(300)]
+    with little(max_bytes=2 * MAX_BYTES), pytest.raises(BadInput, match="too deep"):
+        folders_of(files)
+
+
+JEST = ",".join(f"'./{{n}}/{n:x}'" for n in range(2000))
+BASES = {
+    "settings that name many files": (
+        {f"{DEEP[:1000]}/{n}/jest.config.js": f"module.exports = {{{{setupFiles: [{JEST}]}}}}" for n in range(8)},
+        "npx jest",
+    ),
+    "a conftest of many words": (
+        {f"{DEEP}/conftest.py": "sys.path.append(" + ",".join(f"'{n:x}'" for n in range(100_000)) + ")"},
+        "python -m pytest -q",
+    ),
+    "conftests in each folder": ({f"f/{n}/conftest.py": "sys.path\n" for n in range(400)}, "python -m pytest -q"),
+}
+
+
+def _git(folder: Path, *words: str, given: bytes = b"") -> str:
+    command = ["git", "-C", str(folder), *words]
+    return subprocess.run(command, check=True, capture_output=True, input=given).stdout.decode().strip()
+
+
+def _commit(folder: Path, files: dict[str, str]) -> str:
+    """By `fast-import`: so many files would take long to write."""
+    told = b"commit refs/heads/x\ncommitter x <x@y> 0 +0000\ndata 1\nx\n"
+    for path, text in files.items():
+        told += b"M 100644 inline %s\ndata %d\n%s\n" % (path.encode(), len(text.encode()), text.encode())
+    _git(folder, "fast-import", "--quiet", "--force", given=told + b"\n")
+    return _git(folder, "rev-parse", "refs/heads/x")
+
+
+async def _inspected(folder: Path, files: dict[str, str], command: str) -> Inspection:
+    _git(folder, "init", "-q")
+    base = _commit(folder, files)
+    after = _commit(folder, {**files, "f/1/json.py": "x = 1\n"})
+    diff = _git(folder, "diff", "-p", "-M", "--binary", "--full-index", base, after).encode() + b"\n"
+    trees = Trees(Mirror(folder / ".git"), base, _git(folder, "rev-parse", f"{after}^{{tree}}"))
+    with little():
+        return await inspect(diff, trees, commands=[command], subpath="", rules=GateRules(), scope=("edit:**",))
+
+
+@pytest.mark.parametrize("name", BASES)
+async def test_a_base_is_looked_at_at_once(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    started: list[str] = []
+    start = asyncio.create_subprocess_exec
+
+    async def counted(program: str, *words: str, **more: object) -> asyncio.subprocess.Process:
+        started.append(program)
+        return await start(program, *words, **more)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", counted)
+    files, command = BASES[name]
+    found = await _inspected(tmp_path, {path: text.format(n=1) for path, text in files.items()}, command)
+    assert 0 < len(started) < 40
+    assert bool(found.objections) == ("conftests" in name)  # the new f/1/json.py comes in the place of json
