@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import time
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -216,22 +216,21 @@ class BubblewrapDriver:
         undo: AsyncExitStack,
     ) -> tuple[Channel, asyncio.subprocess.Process]:
         """Start, and wait until the tool server listens."""
-        async with self._starts:
-            with ExitStack() as passed:
-                filter_fd = as_file()
-                passed.callback(os.close, filter_fd)
-                opening = Opening(sandbox_id, spec, workspace, install_server(self.state_dir), root, group, filter_fd)
-                mounts_fd = await mounts_of(opening)
-                passed.callback(os.close, mounts_fd)
-                process = await asyncio.create_subprocess_exec(
-                    *launcher(opening, mounts_fd),
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.PIPE,
-                    pass_fds=(filter_fd, mounts_fd),
-                    env={"PATH": os.defpath},
-                    umask=0o022,  # an engine's containers have it, too
-                )
+        async with self._starts, AsyncExitStack() as open_files:
+            filter_fd = as_file()
+            open_files.callback(os.close, filter_fd)
+            opening = Opening(sandbox_id, spec, workspace, install_server(self.state_dir), root, group, filter_fd)
+            mounts_fd = await mounts_of(opening)
+            open_files.callback(os.close, mounts_fd)
+            process = await asyncio.create_subprocess_exec(
+                *launcher(opening, mounts_fd),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                pass_fds=(filter_fd,),
+                env={"PATH": os.defpath},
+                umask=0o022,  # an engine's containers have it, too
+            )
             stream = ProcessStream(process)
             channel = Channel(stream, on_lost=group.kill)
             undo.push_async_callback(channel.close)

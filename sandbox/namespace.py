@@ -63,12 +63,13 @@ class Opening:
 
 
 def launcher(opening: Opening, mounts_fd: int) -> list[str]:
-    """Run as root, among the mounts that `mounts_of` gave, so that these are gone when the sandbox is."""
+    """Run as root, among the mounts that `mounts_of` gave, so that these are gone when the sandbox is. The descriptor
+    is this process's, and stays open until the sandbox has begun: no command in it inherits it."""
     limits = opening.spec.limits
     become = ("setpriv", f"--reuid={opening.workspace.uid}", *AS_NOBODY_SPECIAL)
     lines = ["set -e", *(f"echo $$ > {shlex.quote(str(entrance))}" for entrance in opening.group.entrances)]
     lines += [f"ulimit -n {limits.open_files}", "ulimit -c 0", f"exec {shlex.join([*become, *bubblewrap(opening)])}"]
-    return ["nsenter", f"--mount=/proc/self/fd/{mounts_fd}", "/bin/sh", "-c", "\n".join(lines)]
+    return ["nsenter", f"--mount=/proc/{os.getpid()}/fd/{mounts_fd}", "/bin/sh", "-c", "\n".join(lines)]
 
 
 async def mounts_of(opening: Opening) -> int:

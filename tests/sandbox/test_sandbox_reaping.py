@@ -235,3 +235,5 @@ async def test_no_sandbox_holds_what_another_has_mounted(bubblewrap: BubblewrapD
             seen = [Path(f"/proc/{pid}/mountinfo").read_text() for pid in (launcher, *inside)]
             assert "/mnt/workspace" in seen[0]
             assert not any(other.id in mounts for mounts in seen)
+            held = await own.exec(Command("readlink /proc/self/fd/* /proc/1/fd/*"))
+            assert b"pipe:" in held.output and b"mnt:" not in held.output
