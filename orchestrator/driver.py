@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from envelope.budget import Metrics
 from envelope.errors import CODES, BadSignature, DecodeError
@@ -32,6 +32,7 @@ from .metrics import OrchestratorMetrics
 from .mirrors import MirrorsAtWork
 from .repositories import fetch_mirror
 from .submit import DRIVERS, repeated
+from .threads import Threads
 from .uploads import Weighed
 
 # About 150 bytes each: far from the size limit of a message.
@@ -42,6 +43,9 @@ SUBMITTED_AT_ONCE = 100
 MAX_TASKS_PER_SHARD = 1_000
 # Sandboxes are killed, not asked: two hundred of them are gone within this time.
 STOP_WAIT_S = 10.0
+
+
+T = TypeVar("T")
 
 
 def completed(result: TaskResult) -> bool:
@@ -93,6 +97,7 @@ class DriverContext:
     cache_dir: Path
     metrics: OrchestratorMetrics
     mirrors: MirrorsAtWork = field(default_factory=MirrorsAtWork)
+    threads: Threads = field(default_factory=Threads)
     read_only: bool = False  # nothing is driven that could write
 
 
@@ -132,6 +137,10 @@ class Driver:
     def remaining_ms(self) -> int:
         """Time left of the deadline; at least a second, since a request cannot ask for nothing."""
         return max(1_000, self.delivery.claim.expires_at_ms - self.now_ms)
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """Work on a stranger's text that may take seconds: all drivers of the process go on meanwhile."""
+        return await self.context.threads.run(self.request.tenant, work)
 
     async def mirror(self, bundle_ref: str, base: str) -> Mirror:
         """The repository in a bundle blob; it stays for as long as this driver works."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from envelope.errors import ErrorCode
 from envelope.events import GateVerdict
@@ -119,7 +121,8 @@ async def accepts(gate: Gate, before: Run, after: Run, *, changes: BlobRef, tree
 
 async def _inspected(gate: Gate, diff: bytes, trees: Trees, before: Run) -> Inspection:
     """What the base's run took for tests counts as such."""
-    return await inspect(
+    looking = partial(
+        inspect,
         diff,
         trees,
         commands=gate.commands,
@@ -128,6 +131,7 @@ async def _inspected(gate: Gate, diff: bytes, trees: Trees, before: Run) -> Insp
         scope=gate.scope,
         base_run=BaseRun.of(before.steps),
     )
+    return await gate.driver.aside(lambda: asyncio.run(looking()))
 
 
 async def _lifted(
@@ -137,12 +141,17 @@ async def _lifted(
 
     The latter only where the tests beside them can be compared with the base one by one.
     """
-    lost, subpath, obsolete = lost_tests(before, after), gate.workspace.subpath, NONE_OBSOLETE
-    lifted = await lifted_by(change.grants, lost, trees, subpath=subpath, rules=gate.rules)
+    lost, subpath = lost_tests(before, after), gate.workspace.subpath
     by_file = any(step.digest and step.digest.is_by_file for step in (*before.steps, *after.steps))
-    if (lost.gone or lost.fewer > 0) and not by_file:
-        obsolete = await obsolete_tests(change.grants, change.parts, trees, subpath=subpath)
-    return obsolete.let_go(lost, lifted), obsolete
+
+    async def looking() -> tuple[Lifted, ObsoleteTests]:
+        obsolete = NONE_OBSOLETE
+        lifted = await lifted_by(change.grants, lost, trees, subpath=subpath, rules=gate.rules)
+        if (lost.gone or lost.fewer > 0) and not by_file:
+            obsolete = await obsolete_tests(change.grants, change.parts, trees, subpath=subpath)
+        return obsolete.let_go(lost, lifted), obsolete
+
+    return await gate.driver.aside(lambda: asyncio.run(looking()))
 
 
 @dataclass(slots=True)
@@ -294,7 +303,7 @@ class Trial:
         """The change edits tests that nobody asked it to edit: it must pass with those of the base, too."""
         gate, obsolete = self.gate, frozenset(self.obsolete.parts)
         parts = dict.fromkeys(part for part in self.change.judged if part not in obsolete)
-        rest, _ = without(diff, lambda part: part in parts)
+        rest, _ = await gate.driver.aside(lambda: without(diff, lambda part: part in parts))
         edited = [path for part in parts for path in part.paths]
         if rest:
             try:

@@ -113,13 +113,13 @@ async def _take(line: _Line, changeset: Changeset) -> None:
         await _merge(line, changeset, side)
     else:
         line.waiting.append((changeset, side))
-        _note(line, changeset, side)
+        await _note(line, changeset, side)
 
 
-def _note(line: _Line, changeset: Changeset, side: Side) -> None:
+async def _note(line: _Line, changeset: Changeset, side: Side) -> None:
     line.footprint.add(changeset.key, changeset.paths)
     line.places.add(changeset)
-    line.across.add(changeset, side)
+    await line.across.add(changeset, side)
     for entry in side.entries:
         line.made.setdefault(entry.path, []).append(entry)
 
@@ -153,7 +153,7 @@ async def _merge(line: _Line, changeset: Changeset, side: Side) -> None:
         line.tip = await commit_tree(line.own, line.tip, tree, message_of(changeset), line.sides.date)
     line.landed.append(Landed(changeset.key, line.tip, "entities" if files else "lines"))
     line.united |= {path: versions[0] for path, versions in (files or {}).items()}
-    _note(line, changeset, side)
+    await _note(line, changeset, side)
 
 
 async def _guarded(line: _Line, side: Side) -> tuple[str, ...]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import heapq
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from .changes import NO_MODE
 from .content import REGULAR_FILES
@@ -14,7 +17,8 @@ from .merge_tree import Version, version_at
 from .merge_words import Words, may_meet, names_gone, reaches, things_gone, words_of
 from .scratch import Scratch
 
-MAX_LOOKS = 20  # for two patches
+MAX_PAIRS = 1000  # for two patches: of files that may be about each other
+MAX_LOOKS = 20  # and of those that are
 
 _Said = tuple[str, Words, Mapping[bytes, Version]]  # a patch's key, its lines, and what it makes of its files
 
@@ -46,7 +50,7 @@ class Across:
     _with_losses: list[str] = field(default_factory=list[str])
 
     async def met(self, patch: Changeset, side: Side) -> Met | None:
-        words, _ = own = self._of(patch, side)
+        words, _ = own = await self._of(patch, side)
         for seat, path in words.seats.items():
             for key, other in self._seats.get(seat, {}).items():
                 if other != path:
@@ -69,27 +73,27 @@ class Across:
     async def _let_down(self, one: _Said, another: _Said) -> tuple[str, str] | None:
         """The first file of either patch that the other one takes something from, and that one's. In an order that does
         not depend on who comes first, since it is not looked for to the end."""
-        pairs = ((path, file, a, b) for a, b in ((one, another), (another, one)) for path, file in may_meet(a[1], b[1]))
+        pairs = heapq.merge(_pairs(one, another), _pairs(another, one), key=lambda pair: (*pair[:2], pair[2][0]))
         looks = 0
-        for path, file, some, others in sorted(pairs, key=lambda pair: (pair[0], pair[1], pair[2][0])):
+        for path, file, some, others in islice(pairs, MAX_PAIRS):
             if looks < MAX_LOOKS and await self._reaches(path, file, others[2]):
                 looks += 1
                 if await self._is_let_down(path, some[2], file, others[2]):
                     return path, file
         return None
 
-    def add(self, patch: Changeset, side: Side) -> None:
-        words, entries = self._of(patch, side)
+    async def add(self, patch: Changeset, side: Side) -> None:
+        words, entries = await self._of(patch, side)
         self._said[patch.key] = words, entries
         if words.takes:
             self._with_losses.append(patch.key)
         for seat, path in words.seats.items():
             self._seats.setdefault(seat, {})[patch.key] = path
 
-    def _of(self, patch: Changeset, side: Side) -> tuple[Words, Mapping[bytes, Version]]:
+    async def _of(self, patch: Changeset, side: Side) -> tuple[Words, Mapping[bytes, Version]]:
         if patch.key not in self._new:
             entries = {entry.path: Version(entry.mode, entry.id) for entry in side.entries}
-            self._new = {patch.key: (words_of(patch.diff, patch.files), entries)}
+            self._new = {patch.key: (await asyncio.to_thread(words_of, patch.diff, patch.files), entries)}
         return self._new[patch.key]
 
     async def _reaches(self, path: str, file: str, others: Mapping[bytes, Version]) -> bool:
@@ -113,3 +117,7 @@ class Across:
         if was is None or now is None or after is None or NO_MODE in (now.mode, after.mode):
             return False
         return await self.reader.across(path, file, (was, now, before, after))
+
+
+def _pairs(one: _Said, another: _Said) -> Iterator[tuple[str, str, _Said, _Said]]:
+    return ((path, file, one, another) for path, file in may_meet(one[1], another[1]))

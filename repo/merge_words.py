@@ -10,6 +10,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .syntaxes import SUFFIXES
@@ -103,7 +104,7 @@ _OF_TESTS = re.compile(r"(^|/)(tests?|__tests__|benches|examples)/|_test\.go$|\.
 _ENDS = ("/__init__", "/index", "/mod")
 
 
-@dataclass(slots=True)
+@dataclass
 class Words:
     """`gone`: paths that it takes away. `mentions`: paths that it begins to name. `lost`: by file, names of definitions
     whose line it took away or changed, or nothing but that it asks for more. `words`: by file, those it begins to use.
@@ -122,6 +123,17 @@ class Words:
     offers_made: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     offers_asked: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     seats: dict[tuple[str, ...], str] = field(default_factory=dict[tuple[str, ...], str])
+
+    @cached_property
+    def users(self) -> dict[tuple[str, bool], dict[str, list[str]]]:
+        """By family of languages, and whether it is asked for tests alone: the files that begin to use each word."""
+        found: dict[tuple[str, bool], dict[str, list[str]]] = {}
+        for file, words in self.words.items():
+            for of_tests in {False, _OF_TESTS.search(file) is not None}:
+                users = found.setdefault((_family(file), of_tests), {})
+                for word in words:
+                    users.setdefault(word, []).append(file)
+        return found
 
     @property
     def takes(self) -> bool:
@@ -305,14 +317,14 @@ def names_gone(taken: Words, other: Words) -> set[str]:
 
 
 def may_meet(lost: Words, other: Words) -> Iterator[tuple[str, str]]:
-    """Pairs of a file of which one patch took names away, and one in which the other patch begins to use some."""
-    for path, names in lost.lost.items():
+    """Pairs of a file of which one patch took names away, and one in which the other patch begins to use some. In
+    order, and found one by one: there may be as many as all files by all files."""
+    for path, names in sorted(lost.lost.items()):
         stem, folder = posixpath.basename(stem_of(path)), posixpath.basename(posixpath.dirname(path))
-        for file, words in other.words.items():
-            if _OF_TESTS.search(path) and not _OF_TESTS.search(file):
-                continue  # no code but the tests' takes anything from these
-            if file != path and _family(file) == _family(path) and (names & words or stem in words or folder in words):
-                yield path, file
+        # no code but the tests' takes anything from these
+        users = other.users.get((_family(path), _OF_TESTS.search(path) is not None), {})
+        for file in sorted({file for word in {*names, stem, folder} for file in users.get(word, ())} - {path}):
+            yield path, file
 
 
 def _family(path: str) -> str:

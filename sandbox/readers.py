@@ -14,12 +14,12 @@ import logging
 import os
 import posixpath
 import time
-from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Self, TypeVar
 
+from repo.fairness import FairSemaphore
 from repo.patch import Patch
 
 from .base import (
@@ -80,7 +80,7 @@ class Readers:
         self._idle_s = idle_s
         self._readers: list[_Reader] = []
         self._background: set[asyncio.Task[None]] = set()
-        self.searches = _FairSemaphore(SEARCHES_PER_CORE * (os.cpu_count() or 1))
+        self.searches = FairSemaphore(SEARCHES_PER_CORE * (os.cpu_count() or 1))
 
     async def open(self, spec: SandboxSpec, *, tenant: str, own_opened: Callable[[], None] = lambda: None) -> Sandbox:
         """As a driver's: a sandbox that opens with the first call for which no reader will do.
@@ -153,40 +153,6 @@ class Readers:
             self._readers.remove(reader)
 
 
-class _FairSemaphore:
-    """At most `limit` at once. The next turn is for whoever has the fewest, and of those for who came first: a tenant
-    with many calls waits for itself."""
-
-    def __init__(self, limit: int) -> None:
-        self._free = limit
-        self._running: Counter[str] = Counter()
-        self._waiting: list[tuple[str, asyncio.Future[None]]] = []
-
-    @asynccontextmanager
-    async def of(self, tenant: str) -> AsyncGenerator[None]:
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append((tenant, turn))
-        self._admit()
-        try:
-            await turn
-            yield
-        finally:
-            if not turn.done() or turn.cancelled():
-                self._waiting.remove((tenant, turn))
-            else:
-                self._free += 1
-                self._running[tenant] -= 1
-                self._admit()
-
-    def _admit(self) -> None:
-        while self._free and (waiting := [each for each in self._waiting if not each[1].done()]):
-            tenant, turn = first = min(waiting, key=lambda each: self._running[each[0]])
-            self._waiting.remove(first)
-            self._free -= 1
-            self._running[tenant] += 1
-            turn.set_result(None)
-
-
 class _Seat:
     """A place at a reader, taken with the first call."""
 
@@ -207,7 +173,7 @@ class _Seat:
 
     async def search(self, call: Call[T]) -> T:
         """`TimeoutError` for one that takes too long."""
-        async with self._readers.searches.of(self._tenant), asyncio.timeout(SEARCH_TIMEOUT_S):
+        async with self._readers.searches.turn(self._tenant), asyncio.timeout(SEARCH_TIMEOUT_S):
             return await self.ask(call)
 
     async def resolve(self, path: str) -> str:

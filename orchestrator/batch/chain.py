@@ -17,6 +17,7 @@ from repo.patch import apply_to_tree
 from ..driver import Driver, Ended, Work, completed
 from ..errors import TaskFailed
 from ..gate import Gate
+from ..gating.diff import parts_of
 from ..judgement import Run, judge, read_run
 from ..repositories import reference
 from ..submit import RECIPE, VERIFY, RepositoryInput
@@ -217,7 +218,7 @@ class Chains:
             tree = await apply_to_tree(self.mirror.git_dir, tree, await blobs.get(first.diff))
         diff = await blobs.get(second.diff)
         if reused:
-            await refuse_other_files(self.mirror, tree, diff)
+            await refuse_other_files(self.mirror, tree, await self.driver.aside(lambda: parts_of(diff)))
         tree = await apply_to_tree(self.mirror.git_dir, tree, diff)
         return await reference(self.mirror, blobs, self.given.base, tree, max_files=None)
 

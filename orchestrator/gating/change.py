@@ -28,7 +28,7 @@ from .names import (
     is_installed,
     is_test_file,
 )
-from .runner_access import RunnerAccess, is_suspicious, runner_access, runs_its_texts
+from .runner_access import RunnerAccess, is_code_under_test, is_suspicious, runner_access, runs_its_texts
 from .scripts import ANYTHING, READ_BY, UNCLEAR, Invoked, invoked_by, programs_in
 from .settings_of import PYTEST_INI, holds_settings
 from .shadows import shadowing_files
@@ -36,6 +36,9 @@ from .text import listed
 from .trees import Trees
 
 MAX_ASKED = 10  # lines in a note
+# Of all new code together: a second of a processor's time for each million signs.
+MAX_CODE_CHARS = 8_000_000  # that are looked through
+MAX_SOURCE_CHARS = 4_000_000  # that are taken apart, to tell words from deeds
 MAX_HINTED = 5  # files that a hint names; a pattern for more is a person's to choose
 _VERSION = re.compile(r"\b(?:v\d+\.|\d+\.\d+\.)[\w.+-]+")
 # Programs that run what a repository's files say: which others that are cannot be told without them.
@@ -86,9 +89,8 @@ async def inspect(
     for part in parts:
         if not _may_edit(part, rules) and any(path in base_run.plugins and path not in of_tests for path in part.paths):
             edited[part.path] = edited.get(part.path) or "a plugin of the runner"
-    strict = runs_its_texts(parts)
-    accesses = [await _runner_access(part, trees, strict=strict) for part in parts if not _may_edit(part, rules)]
-    asked = [line for one in accesses for line in one.asked]
+    looked = await _runner_accesses([part for part in parts if not _may_edit(part, rules)], trees, parts)
+    asked = [line for one in looked.accesses for line in one.asked]
     grants = Grants(
         _naming_tests(scope, rules, found, paths),
         tuple(tests),
@@ -96,7 +98,11 @@ async def inspect(
         gone=frozenset(path for part in parts for path in part.paths if part.status == "D" or path == part.old_path),
     )
     return Inspection(
-        objections=(*_edited(edited, rules), *_reached([line for one in accesses for line in one.reached], rules)),
+        objections=(
+            *_edited(edited, rules),
+            *_reached([line for one in looked.accesses for line in one.reached], rules),
+            *_unread(looked.unread, rules),
+        ),
         test_files=tuple(_as_change(part) for part in tests),
         judged=() if len(grants.granted) == len(tests) else tuple(tests),
         grants=grants,
@@ -105,12 +111,30 @@ async def inspect(
     )
 
 
-async def _runner_access(part: FilePatch, trees: Trees, *, strict: bool) -> RunnerAccess:
-    """`strict`: words count wherever they stand."""
-    if strict or not is_suspicious(part):
-        return runner_access(part)
-    before = await trees.text(part.old_path or part.path) if part.status != "A" else None
-    return runner_access(part, before, await trees.text(part.path, after=True))
+@dataclass(slots=True)
+class _Looked:
+    """`unread`: files with more code than is looked through."""
+
+    accesses: list[RunnerAccess] = field(default_factory=list[RunnerAccess])
+    unread: list[str] = field(default_factory=list[str])
+
+
+async def _runner_accesses(judged: Sequence[FilePatch], trees: Trees, parts: Sequence[FilePatch]) -> _Looked:
+    """What new code of the `judged` of all `parts` does with its runner."""
+    looked, code_chars, source_chars = _Looked(), 0, 0
+    strict = runs_its_texts(parts)
+    for part in filter(is_code_under_test, judged):
+        code_chars += sum(map(len, part.lines(b"+")))
+        if code_chars > MAX_CODE_CHARS:
+            looked.unread.append(part.path)
+        elif is_suspicious(part):
+            before = after = None  # then words count wherever they stand
+            if not strict and source_chars < MAX_SOURCE_CHARS:
+                before = await trees.text(part.old_path or part.path) if part.status != "A" else None
+                after = await trees.text(part.path, after=True)
+            source_chars += len(before or "") + len(after or "")
+            looked.accesses.append(runner_access(part, before, after))
+    return looked
 
 
 def _is_test(part: FilePatch, rules: GateRules) -> bool:
@@ -266,6 +290,14 @@ def _reached(lines: Sequence[str], rules: GateRules) -> list[GateObjection]:
     files = list(dict.fromkeys(line.partition(":")[0] for line in lines))
     hint = _may_edit_hint("look at these lines; if they are meant", files, rules)
     return [GateObjection.of("runner_reached", message, hint, lines)]
+
+
+def _unread(paths: Sequence[str], rules: GateRules) -> list[GateObjection]:
+    if not paths:
+        return []
+    message = f"the change has more code than is looked through ({MAX_CODE_CHARS:,} signs): {listed(paths)}"
+    hint = _may_edit_hint("look at these files; if they are meant", paths, rules)
+    return [GateObjection.of("runner_reached", message, hint, paths)]
 
 
 def _as_change(part: FilePatch) -> TestFileChange:

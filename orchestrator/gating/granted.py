@@ -18,12 +18,16 @@ async def within_scope(driver: Driver, patch: PatchRef | None) -> tuple[PatchRef
         return None, ()
     scope, blobs = driver.request.auth_scope, driver.transport.blobs
     whole = await blobs.get(patch.diff)
-    diff, out = without(whole, lambda part: not all(allows(scope, "edit", path) for path in part.paths))
+    diff, out = await driver.aside(
+        lambda: without(whole, lambda part: not all(allows(scope, "edit", path) for path in part.paths))
+    )
     if not out:
         return patch, ()
     paths = {path for part in out for path in part.paths}
     kept = tuple(file for file in patch.files if file.path not in paths)
-    added, removed = (sum(len(part.lines(sign)) for part in parts_of(diff)) for sign in (b"+", b"-"))
+    added, removed = await driver.aside(
+        lambda: [sum(len(part.lines(sign)) for part in parts_of(diff)) for sign in (b"+", b"-")]
+    )
     # the tree was that of the whole; nobody knows the new one until it is committed
     less = {"diff": await blobs.put(diff), "files": kept, "tree": "", "added": added, "removed": removed}
     return (patch.model_copy(update=less) if kept else None), tuple(sorted(paths))

@@ -1,5 +1,5 @@
-"""Code under test that reaches for its runner, or asks who runs it. Pure. A help against clumsy tricks, and no proof
-that there are none."""
+"""Code under test that reaches for its runner, or asks who runs it. A help against clumsy tricks, and no proof that
+there are none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import tokenize
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .diff import FilePatch
 from .names import is_test_file
@@ -18,6 +18,7 @@ CODE = (
     *(".go", ".rs", ".java", ".kt", ".scala", ".groovy", ".cs"),
 )
 MAX_LINE_CHARS = 120
+MAX_PIECE_CHARS, OVERLAP_CHARS = 10_000, 500  # no pattern matches more than the latter
 # What makes a runner say something else than what it saw, or end before it has seen anything.
 _REACHES = re.compile(
     r"\b(?:_pytest|pytest_runtest_\w+|pytest_sessionfinish|pytest_terminal_summary|pytest_collection\w*|pytest_plugins)\b"
@@ -77,17 +78,24 @@ class RunnerAccess:
 NOTHING = RunnerAccess()
 
 
+def is_code_under_test(part: FilePatch) -> bool:
+    """Does it bring code that is no test's?"""
+    return part.status != "D" and part.path.endswith(CODE) and not is_test_file(part.path)
+
+
 def is_suspicious(part: FilePatch) -> bool:
-    """Is there something to look at? Without the files' text words count wherever they stand."""
-    if part.status == "D" or not part.path.endswith(CODE) or is_test_file(part.path):
-        return False
-    return any(pattern.search(line) for line in part.lines(b"+") for pattern in (_REACHES, _ASKS, _ARGV))
+    """Is there something to look at?"""
+    return is_code_under_test(part) and any(_found_in(part, pattern) for pattern in (_REACHES, _ASKS, _ARGV))
+
+
+def _found_in(part: FilePatch, pattern: re.Pattern[str]) -> bool:
+    return any(line.has(pattern) for line in _lines(part, b"+"))
 
 
 def runs_its_texts(parts: Sequence[FilePatch]) -> bool:
     """Does new code read docstrings or sources, and run something? Then no text is only a text."""
-    new = "\n".join(line for part in parts if part.path.endswith(".py") for line in part.lines(b"+"))
-    return bool(_READS_TEXTS.search(new) and _RUNS.search(new))
+    code = [part for part in parts if part.path.endswith(".py")]
+    return all(any(_found_in(part, pattern) for part in code) for pattern in (_READS_TEXTS, _RUNS))
 
 
 def runner_access(part: FilePatch, before: str | None = None, after: str | None = None) -> RunnerAccess:
@@ -95,7 +103,7 @@ def runner_access(part: FilePatch, before: str | None = None, after: str | None 
 
     `before`, `after`: the file's text. In Python comments, docstrings and texts for people mention without doing.
     """
-    if not is_suspicious(part):
+    if not is_code_under_test(part):
         return NOTHING
     is_python = part.path.endswith((".py", ".pyi"))
     added = _doing(part, b"+", after if is_python else None)
@@ -122,14 +130,19 @@ def runner_access(part: FilePatch, before: str | None = None, after: str | None 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """`spans` of it are words and no deeds."""
+    """Or a piece of a long one: what begins at `end` or later is the next piece's as well. `spans` of it are words and
+    no deeds."""
 
     number: int
     text: str
     spans: tuple[tuple[int, int], ...] = ()
+    end: int = 1 << 30
+
+    def has(self, pattern: re.Pattern[str]) -> bool:
+        return pattern.search(self.text) is not None
 
     def found(self, pattern: re.Pattern[str]) -> list[str]:
-        matches = pattern.finditer(self.text)
+        matches = [match for match in pattern.finditer(self.text) if match.start() < self.end]
         return [match[0] for match in matches if not any(a <= match.start() < b for a, b in self.spans)]
 
     def shown(self, path: str) -> str:
@@ -142,7 +155,15 @@ def _is_import(line: _Line) -> bool:
 
 def _doing(part: FilePatch, sign: bytes, text: str | None) -> list[_Line]:
     spans = _harmless(text) if text is not None else {}
-    return [_Line(number, line, tuple(spans.get(number, ()))) for number, line in part.numbered(sign)]
+    return [replace(line, spans=tuple(spans.get(line.number, ()))) for line in _lines(part, sign)]
+
+
+def _lines(part: FilePatch, sign: bytes) -> Iterator[_Line]:
+    """In pieces that overlap where they are long: while a pattern looks at one nothing else runs in this process."""
+    for number, line in part.numbered(sign):
+        for at in range(0, max(len(line) - OVERLAP_CHARS, 1), MAX_PIECE_CHARS):
+            piece = line[at : at + MAX_PIECE_CHARS + OVERLAP_CHARS]
+            yield _Line(number, piece, end=MAX_PIECE_CHARS if at + len(piece) < len(line) else len(piece))
 
 
 def _harmless(text: str, *, with_texts: bool = True) -> dict[int, list[tuple[int, int]]]:

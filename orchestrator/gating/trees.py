@@ -19,15 +19,17 @@ from .settings_of import Asked, has_other_settings, holds_settings
 MAX_LINES_BYTES = 4 * 1024 * 1024  # of a search: who finds more has asked for a word that says nothing
 MAX_TEXTS_BYTES = 8 * 1024 * 1024  # of files that are read together
 MAX_SETTINGS_BYTES = 1024 * 1024  # no project's own settings are larger: what is counts as edited
+MAX_JUDGED_BYTES = 32 * 1024 * 1024  # of settings that are compared, both sides: what comes after counts as edited
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Trees:
     """Where the files of both sides can be read. Without a mirror nobody looks into them: names must do."""
 
     mirror: Mirror | None
     base: str
     tree: str
+    _unjudged_bytes: int = MAX_JUDGED_BYTES
 
     async def paths(self) -> list[str]:
         return await self.mirror.files(self.base) if self.mirror else []
@@ -82,12 +84,15 @@ class Trees:
 
     async def has_other_settings(self, part: FilePatch, asked: Asked) -> bool:
         old = part.old_path or part.path
+        if self._unjudged_bytes < 0:
+            return True
         try:
             before, after = await self._read(self.base, old), await self._read(self.tree, part.path)
         except OutputTooLarge:
             return True
         if self.mirror is None:
             return True
+        self._unjudged_bytes -= len(before or b"") + len(after or b"")
         if posixpath.basename(old) == posixpath.basename(part.path) and (old == part.path or not is_build_file(old)):
             return has_other_settings(part.path, before, after, asked)
         gone = holds_settings(old) and has_other_settings(old, before, None, asked)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 import tracemalloc
+from itertools import islice
 
 import pytest
 
-from repo.merge_words import reaches, things_gone, words_of
+from repo.merge_words import may_meet, reaches, things_gone, words_of
 
 LENGTH = 200_000
 PATHS = ("a.txt", "a.py", "a.ts", "a.go", "a.java", "a.proto")
@@ -91,3 +92,18 @@ def test_a_manifest_offers_to_what_is_below_it(manifest: str, path: str, is_gone
     assert bool(things_gone(taken, other)) == is_gone
     both = words_of(_diff(manifest, "+", "\tgithub.com/x/y v1.1.0") + _diff(path, "+", '\t"github.com/x/y/part"'), ())
     assert not things_gone(taken, both)
+
+
+def test_of_two_patches_with_many_files_the_first_pairs_are_found_at_once():
+    taken = words_of(b"".join(_diff(f"a{n}.py", "-", "def name(): pass") for n in range(20_000)), ())
+    other = words_of(b"".join(_diff(f"b{n}.py", "+", "name()") for n in range(20_000)), ())
+    started = time.process_time()
+    assert list(islice(may_meet(taken, other), 2)) == [("a0.py", "b0.py"), ("a0.py", "b1.py")]
+    assert time.process_time() - started < 2
+
+
+def test_files_meet_in_their_language_and_tests_among_themselves():
+    taken = words_of(_diff("tests/a.py", "-", "def name(): pass"), ())
+    paths = ("src/b.py", "tests/b.py", "tests/b.ts", "tests/a.py")
+    other = words_of(b"".join(_diff(path, "+", "name()") for path in paths), ())
+    assert list(may_meet(taken, other)) == [("tests/a.py", "tests/b.py")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import shutil
@@ -100,7 +101,7 @@ class LocalGate(Gate):
     def __init__(self, desk: Desk, command: str, rules: GateRules, scope: tuple[str, ...], diff: bytes) -> None:
         blobs = _Blobs({"diff": diff})
         super().__init__(
-            driver=SimpleNamespace(transport=SimpleNamespace(blobs=blobs)),  # pyright: ignore[reportArgumentType]
+            driver=SimpleNamespace(transport=SimpleNamespace(blobs=blobs), aside=asyncio.to_thread),  # pyright: ignore[reportArgumentType]
             commands=(command,), workspace=SimpleNamespace(subpath=""), min_tests=1, rules=rules, scope=scope,  # pyright: ignore[reportArgumentType]
         )  # fmt: skip
         object.__setattr__(self, "_desk", desk)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.batch.refit import refuse_other_files
+from orchestrator.gating.diff import parts_of
 from repo.errors import PatchRefused
 from repo.mirror import Mirror
 
@@ -61,7 +62,7 @@ async def test_a_file_that_has_changed_since_is_named(root, diff, path):
     changed = commit(root)
 
     with pytest.raises(PatchRefused) as caught:
-        await refuse_other_files(Mirror(root / ".git"), changed, diff)
+        await refuse_other_files(Mirror(root / ".git"), changed, parts_of(diff))
 
     assert str(caught.value) == f"{path} is no longer what the change was made for"
 
@@ -69,11 +70,11 @@ async def test_a_file_that_has_changed_since_is_named(root, diff, path):
 async def test_what_the_patch_does_not_touch_may_have_changed(root, diff):
     rewrite(root, "else", "other.py")
 
-    assert await refuse_other_files(Mirror(root / ".git"), commit(root), diff) is None
+    assert await refuse_other_files(Mirror(root / ".git"), commit(root), parts_of(diff)) is None
 
 
 async def test_a_file_that_is_gone_is_named(root, diff):
     (root / "a.py").unlink()
 
     with pytest.raises(PatchRefused, match=r"a\.py is no longer"):
-        await refuse_other_files(Mirror(root / ".git"), commit(root), diff)
+        await refuse_other_files(Mirror(root / ".git"), commit(root), parts_of(diff))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +30,7 @@ from orchestrator.project.files import ProjectFiles
 from orchestrator.project.guess import guess
 from orchestrator.project.python_version import oldest_python
 from orchestrator.strange_ini import BadIni, read_ini
+from orchestrator.threads import Threads
 from repo.mirror import Mirror
 
 MAX_CPU_S = 3  # of this process; what these were before took from 8 s to a minute
@@ -194,14 +198,21 @@ def _commit(folder: Path, files: dict[str, str]) -> str:
     return _git(folder, "rev-parse", "refs/heads/x")
 
 
-async def _inspected(folder: Path, files: dict[str, str], command: str) -> Inspection:
+def _change(folder: Path, before: dict[str, str], after: dict[str, str]) -> tuple[bytes, Trees]:
     _git(folder, "init", "-q")
-    base = _commit(folder, files)
-    after = _commit(folder, {**files, "f/1/json.py": "x = 1\n"})
-    diff = _git(folder, "diff", "-p", "-M", "--binary", "--full-index", base, after).encode() + b"\n"
-    trees = Trees(Mirror(folder / ".git"), base, _git(folder, "rev-parse", f"{after}^{{tree}}"))
+    base, new = _commit(folder, before), _commit(folder, {**before, **after})
+    diff = _git(folder, "diff", "-p", "-M", "--binary", "--full-index", base, new).encode() + b"\n"
+    return diff, Trees(Mirror(folder / ".git"), base, _git(folder, "rev-parse", f"{new}^{{tree}}"))
+
+
+def _inspecting(diff: bytes, trees: Trees, command: str) -> Coroutine[Any, Any, Inspection]:
+    return inspect(diff, trees, commands=[command], subpath="", rules=GateRules(), scope=("edit:**",))
+
+
+async def _inspected(folder: Path, files: dict[str, str], command: str) -> Inspection:
+    diff, trees = _change(folder, files, {"f/1/json.py": "x = 1\n"})
     with little():
-        return await inspect(diff, trees, commands=[command], subpath="", rules=GateRules(), scope=("edit:**",))
+        return await _inspecting(diff, trees, command)
 
 
 @pytest.mark.parametrize("name", BASES)
@@ -218,3 +229,57 @@ async def test_a_base_is_looked_at_at_once(name: str, tmp_path: Path, monkeypatc
     found = await _inspected(tmp_path, {path: text.format(n=1) for path, text in files.items()}, command)
     assert 0 < len(started) < 40
     assert bool(found.objections) == ("conftests" in name)  # the new f/1/json.py comes in the place of json
+
+
+async def test_others_go_on_while_a_large_change_is_looked_at(tmp_path: Path):
+    slow, quick = "import inspect; value = os.environ.get('NAME')\n" * 20_000, f"{'x' * 999}\n" * 1000
+    diff, trees = _change(tmp_path, {"a": ""}, {"a.py": slow, **{f"p{n}.py": quick for n in range(10)}})
+    looking = asyncio.create_task(
+        Threads().run("a", lambda: asyncio.run(_inspecting(diff, trees, "python -m pytest -q")))
+    )
+    longest_s = 0.0
+    while not looking.done():
+        began_s = time.monotonic()
+        await asyncio.sleep(0.01)
+        longest_s = max(longest_s, time.monotonic() - began_s)
+    [objection] = looking.result().objections
+    assert longest_s < 1  # it was all of the time
+    assert objection.message == "the change has more code than is looked through (8,000,000 signs): p7.py, p8.py, p9.py"
+    assert "may_edit" in objection.hint
+
+
+async def test_of_many_large_settings_those_that_come_last_count_as_edited(tmp_path: Path):
+    before, after = (
+        {f"p{n:02}/package.json": f'{{"version": "{version}", "x": "{"a" * 700_000}"}}' for n in range(25)}
+        for version in ("1", "2")
+    )
+    found = await _inspecting(*_change(tmp_path, before, after), "npm test")
+    [objection] = found.objections
+    assert objection.code == "gate_edited"
+    assert 0 < len(objection.names) < 12
+    assert objection.names[-1] == "p24/package.json"
+
+
+def test_a_long_line_is_read_in_pieces_and_no_word_of_it_is_lost_or_counted_twice():
+    for at in (0, 9_990, 10_000, 10_400, 10_499, 10_500, 19_999):
+        line = b"x" * at + b" os._exit " + b"x" * 500
+        part = FilePatch("b.py", "M", None, b"diff\n@@ -1,1 +1,1 @@\n-%b\n+%b\n" % (line, line))
+        assert runner_access(part).reached == ()
+        part = FilePatch("b.py", "A", None, b"diff\n@@ -0,0 +1,1 @@\n+%b\n" % line)
+        assert len(runner_access(part).reached) == 1
+
+
+async def test_turns_at_threads_are_fair_and_last_until_the_work_ends():
+    threads, gates, order = Threads(), [threading.Event() for _ in range(2)], list[str]()
+    held = [asyncio.create_task(threads.run("a", gate.wait)) for gate in gates]
+    more = [asyncio.create_task(threads.run(who, partial(order.append, who))) for who in ("a", "b")]
+    await asyncio.sleep(0)
+    held[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await held[0]
+    assert not order  # the thread is still at work
+    gates[0].set()
+    await asyncio.gather(*more)
+    gates[1].set()
+    assert await held[1]
+    assert order[0] == "b"
