@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 import socket
 from collections.abc import Iterable, Mapping
@@ -96,7 +97,8 @@ async def unpacked(repository: Repository, cache_dir: Path, blobs: Blobs | None)
         raise BadInput(f"{repository.name} is a bundle of a fleet's", hint=hint)
     with temporary_folder("bundle") as folder:
         packed = folder / "repository.bundle"
-        packed.write_bytes(await blobs.get(repository.bundle))
+        content = await blobs.get(repository.bundle)
+        await asyncio.to_thread(packed.write_bytes, content)
         try:
             mirror = await mirror_of(cache_dir, bundle=packed, commit=repository.base, key=repository.bundle)
         except RepositoryMissing as e:

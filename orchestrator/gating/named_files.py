@@ -64,7 +64,7 @@ _CONFIG = re.compile(r"(?:conf|jest|vitest|mocha|karma).*\.(?:[cm]?[jt]s|json)$"
 _REQUIRED = re.compile(r"(?:--require|-r)[ =]*([\w./-]+)")
 _YAML_LINE = re.compile(r"^(?:([\w-]+):)?(.*)$", re.MULTILINE)
 _WORD = re.compile(r"[\w@./-]+")
-_PLUGIN = re.compile(r"(?<![\w-])-p[ =]*([A-Za-z_]\w*(?:\.\w+)*)(?![\w:.])")
+_PLUGIN = re.compile(r"(?<![\w-])-p[\s=,\"']*+([A-Za-z_]\w*(?:\.\w+)*)(?![\w:.])")
 
 Named = tuple[tuple[str, ...], str]  # the keys that it stands below, and the text
 

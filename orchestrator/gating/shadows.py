@@ -185,7 +185,10 @@ async def _import_roots(
     found = {*IMPORT_ROOTS, subpath, *roots_in(texts, subpath)}
     found |= {posixpath.dirname(path) for path in base if posixpath.basename(path) == "manage.py"}  # by pytest-django
     lines_of: dict[str, list[str]] = {}
-    for path, line in await trees.lines_with(PATH_WORDS) or ():
+    lines_with = await trees.lines_with(PATH_WORDS)
+    if lines_with is None:  # too many: any folder may be one
+        return found | {posixpath.dirname(path) for path in base}
+    for path, line in lines_with:
         lines_of.setdefault(path, []).append(line)
     whole: set[str] = set()
     told = [path for path in base if posixpath.basename(path) in (*PYTEST_SETTINGS, "conftest.py")]

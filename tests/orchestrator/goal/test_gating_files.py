@@ -719,3 +719,26 @@ async def test_hostile_text_takes_no_time(text: str):
     [part] = parts_of(edit("src/a.py", *(f"+{line}" for line in text.split("\n")), status="new file mode 100644\n"))
     runner_access(part, None, text)
     assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        '[tool.pytest.ini_options]\naddopts = "-p shop.plugin"\n',
+        '[tool.pytest.ini_options]\naddopts = ["-p", "shop.plugin", "-q"]\n',
+        "[tool.pytest.ini_options]\naddopts = [\n  '-p',\n  'shop.plugin',\n]\n",
+    ],
+)
+async def test_a_plugin_that_settings_ask_for_is_of_the_gate(settings: str, tmp_path: Path):
+    git(tmp_path, "init", "-q")
+    (tmp_path / "pyproject.toml").write_text(settings)
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "plugin.py").write_text("x = 1\n")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "base")
+    (tmp_path / "shop" / "plugin.py").write_text("x = 2\n")
+    git(tmp_path, "commit", "-qam", "change")
+    diff = git(tmp_path, "diff", "--full-index", "HEAD^", "HEAD")
+    trees = Trees(Mirror(tmp_path / ".git"), "HEAD^", "HEAD")
+    found = await inspect(diff, trees, commands=["pytest -q"], subpath="", rules=GateRules(), scope=())
+    assert [one.code for one in found.objections] == ["gate_edited"]
