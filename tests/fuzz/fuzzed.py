@@ -33,9 +33,11 @@ from envelope.skills import BadLock, read_lock
 from orchestrator.batch.document import read_document
 from orchestrator.errors import MusterError
 from orchestrator.gating.build_files import BUILD_FILES
-from orchestrator.gating.diff import parts_of
+from orchestrator.gating.commands import roots_in, without_files_read
+from orchestrator.gating.diff import FilePatch, parts_of
 from orchestrator.gating.makefiles import text_that_goals_reach
 from orchestrator.gating.named_files import literals
+from orchestrator.gating.runner_access import runner_access, runs_its_texts
 from orchestrator.gating.scripts import programs_in
 from orchestrator.gating.settings_of import READERS as SETTINGS
 from orchestrator.gating.settings_of import has_other_settings
@@ -48,6 +50,7 @@ from repo import entities
 from repo.data_keys import FORMS, contradict
 from repo.entities import unite
 from repo.errors import PatchRefused as DiffRefused
+from repo.merge_words import may_meet, names_gone, reaches, things_gone, words_of
 from repo.syntaxes import SYNTAXES
 from sandbox.channel import decode as decode_frames
 from sandbox.elsewhere.changes import decoded as decode_changes
@@ -164,6 +167,25 @@ def _settings(data: bytes) -> None:
         literals(name, _text(data))
     text_that_goals_reach(_text(data), ["test"])
     programs_in([_text(data)])
+    roots_in([_text(data)], "a/b")
+    without_files_read(_text(data))
+
+
+def _accesses(data: bytes) -> None:
+    """`max_bytes` is far less than what a change may have: it is taken as each of a Python file's sides, too."""
+    lines = data.replace(b"\n", b"\n+")
+    part = FilePatch("a.py", "M", None, b"diff\n@@ -1 +1 @@\n-a\n+" + lines + b"\n")
+    runner_access(part), runner_access(part, "", _text(data)), runs_its_texts([part])
+
+
+def _words(data: bytes) -> None:
+    for path in ("a.txt", "a/b.py", "a.ts", "a.go", "a.java", "a.rs", "a.proto", "Makefile", "package.json"):
+        for sign in (b"+", b"-"):
+            lines = data.replace(b"\n", b"\n" + sign)
+            head = f"diff --git a/{path} b/{path}\n--- a/{path}\n+++ b/{path}\n@@ -1 +1 @@\n".encode()
+            words = words_of(head + sign + lines + b"\n", ())
+            list(may_meet(words, words)), names_gone(words, words), things_gone(words, words)
+        reaches(data, "a/c.py", path)
 
 
 def _agents(data: bytes) -> None:
@@ -465,6 +487,30 @@ TARGETS: dict[str, Target] = {
         (DiffRefused,),
         (DIFF,),
         (b"diff --git ", b"@@ -1 +1 @@\n", b"\n", b"rename from a\n", b"GIT binary patch\n", b'"'),
+    ),
+    "runner access": Target(
+        _accesses,
+        (),
+        (b"import pytest\nsys.modules['pytest']\n", b"x = 1  # _pytest\n", b"f('os._exit now')\n"),
+        (
+            *CODE,
+            b"from sys import ",
+            b"sys.modules",
+            b"_pytest",
+            b"__doc__",
+            b"exec",
+            b'"""',
+            b"\\",
+            b"\t",
+            b"\r",
+            b"\f",
+        ),
+    ),
+    "merge words": Target(
+        _words,
+        (),
+        (b"def f(a: int) -> b:\n", b"from ..a import b\n", b"func (r *R) F(a int) {\n", b"test: a\n\tmake b\n"),
+        (*CODE, b".", b"/", b"import ", b"export default ", b"func ", b"\t", b" ", b":", b"abstract ", b"self.a = 1"),
     ),
     "data": Target(
         _data, (), (PROJECT, b'{"a": 1}', b"a: 1\n", b"[a]\nb=1\n", b"FROM a\n"), (*TOML, *JSON, *YAML), 4096
