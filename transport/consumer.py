@@ -49,6 +49,9 @@ CLAIM_AGAIN_S = (0.1, 2.0)
 # The first of many tasks should run while the rest are still being claimed, and other workers get their turn. As many
 # as are written together (`redis/writer.py`): what ends in one batch is filled by one claim.
 CLAIM_AT_ONCE = 48
+# Who has been idle takes a few at a time, so that idle workers share what comes; once he has filled half of his slots
+# like that, there is more than all of them can take.
+IDLE_SHARE, IDLE_CLAIMS = 16, 8
 # How long handlers may clean up after they were told to stop, before the worker leaves without them.
 CLEANUP_S = 30.0
 
@@ -87,6 +90,7 @@ class Consumer:
         # the latest of each task: one that was lost may still clean up when the next starts here
         self._latest: dict[str, _Run] = {}
         self._coming = 0  # claimed, and about to start
+        self._full_claims = 0  # in a row: there was more
         self._freed = asyncio.Event()
         self._draining = False
         self.pulse = Pulse()  # of the loop that claims
@@ -153,17 +157,22 @@ class Consumer:
             await self._freed.wait()
             return
         self.pulse.expect(CLAIM_PATIENCE_S)
-        slots = min(free, CLAIM_AT_ONCE)
+        at_once = max(1, self._slots // IDLE_SHARE) if self._full_claims < IDLE_CLAIMS else CLAIM_AT_ONCE
+        slots = min(free, at_once)
         claims = await self._transport.claim(self._pool, self._worker, slots=slots, wait_s=CLAIM_WAIT_S)
+        self._full_claims = self._full_claims + 1 if len(claims) == slots else 0
         if len(claims) < slots:  # the next claim has to wait anyway: what was claimed goes first
             self._start_all(claims)
             await asyncio.sleep(0)
         else:  # the server works on the next claim while these are worked on here
-            self._coming = len(claims)
-            asyncio.get_running_loop().call_soon(self._start_all, claims)
+            self._coming += len(claims)
+            asyncio.get_running_loop().call_soon(self._start_coming, claims)
+
+    def _start_coming(self, claims: Sequence[Claim]) -> None:
+        self._coming -= len(claims)
+        self._start_all(claims)
 
     def _start_all(self, claims: Sequence[Claim]) -> None:
-        self._coming = 0
         for claim in claims:
             self._start(claim)
 

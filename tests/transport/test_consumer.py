@@ -19,10 +19,12 @@ from transport.limits import Limits
 class Serving:
     """A running consumer, its events, and what its handlers were stopped for."""
 
-    def __init__(self) -> None:
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
         self.events: list[ConsumerEvent] = []
         self.stops: list[tuple[StopReason | None, str]] = []
         self.started = asyncio.Event()
+        self.is_full = asyncio.Event()
         self.stop = asyncio.Event()
         self.running = 0
         self.peak = 0
@@ -35,6 +37,8 @@ class Serving:
         self.running += 1
         self.peak = max(self.peak, self.running)
         self.started.set()
+        if self.running == self.slots:
+            self.is_full.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -44,7 +48,7 @@ class Serving:
 
 @asynccontextmanager
 async def serving(fleet, handle=None, *, worker="w1", slots=4, grace_s=0.0) -> AsyncIterator[Serving]:
-    state = Serving()
+    state = Serving(slots)
     consumer = Consumer(
         fleet.transport,
         pool="explore",
@@ -85,10 +89,34 @@ async def test_every_task_gets_the_handlers_result(fleet, answer):
 async def test_no_more_tasks_run_than_there_are_slots(fleet):
     await fleet.transport.submit([fleet.request() for _ in range(10)])
     async with serving(fleet, slots=3) as state:
-        await state.started.wait()
+        await state.is_full.wait()
         (stats,) = await fleet.transport.stats(["explore"])
 
         assert (stats.running, stats.ready, state.peak) == (3, 7, 3)
+
+
+@pytest.mark.parametrize("count", [12, 40, 100])
+async def test_idle_workers_share_what_comes_at_once(fleet, count: int):
+    """As of two hosts with 64 slots each: one that took all it has slots for left the other one idle."""
+    all_started = asyncio.Event()
+    begun: Counter[str] = Counter()
+
+    def on(worker: str):
+        async def handle(delivery: Delivery):
+            begun[worker] += 1
+            if begun.total() == count:
+                all_started.set()
+            await all_started.wait()
+            return fleet.result(delivery.claim)
+
+        return handle
+
+    async with serving(fleet, on("w1"), worker="w1", slots=64), serving(fleet, on("w2"), worker="w2", slots=64):
+        requests = [fleet.request() for _ in range(count)]
+        await fleet.transport.submit(requests)
+        async with asyncio.timeout(20):
+            [_ async for _ in fleet.transport.results([request.task_id for request in requests])]
+    assert min(begun.values()) >= count // 4
 
 
 async def test_what_escapes_a_handler_ends_the_task_and_not_the_worker(fleet):
