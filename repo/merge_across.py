@@ -17,6 +17,7 @@ from .merge_tree import Version, version_at
 from .merge_words import Words, may_meet, names_gone, reaches, things_gone, words_of
 from .scratch import Scratch
 
+AT_ONCE = 50  # patches that one is held against before others of this process have their turn
 MAX_PAIRS = 1000  # for two patches: of files that may be about each other
 MAX_LOOKS = 20  # and of those that are
 
@@ -57,7 +58,9 @@ class Across:
                     return Met(key, tuple(sorted((path, other))), f"both have {' '.join(seat[-1:])}")
         # Those that take nothing away cannot let down one that takes nothing away, either.
         keys = self._said if words.takes else self._with_losses
-        for key in keys:
+        for number, key in enumerate(keys, 1):
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)
             other = self._said[key]
             for some, others in ((own, other), (other, own)):
                 if names := things_gone(some[0], others[0]):

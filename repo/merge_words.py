@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # a process that reads hostile source loads this as well, and
     from .changes import FileChange
 
 MAX_DIFF_BYTES = 4 * 1024 * 1024  # more than that is generated, or no source
+MAX_ENDS_CHARS = 8 * 1024 * 1024  # of paths that are gone: a tenth of it for ten thousand files of a usual project
 MAX_PARTS = 8  # of an import's path: no module of Go is deeper in its repository
 
 # Whoever wrote these lines is not trusted, and no process of its own reads them: each pattern looks at each sign a few
@@ -123,6 +124,41 @@ class Words:
     offers_made: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     offers_asked: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     seats: dict[tuple[str, ...], str] = field(default_factory=dict[tuple[str, ...], str])
+
+    @cached_property
+    def naming(self) -> dict[str, list[str]]:
+        """The files that begin to name each path."""
+        found: dict[str, list[str]] = {}
+        for file, mentions in self.mentions.items():
+            for one in mentions:
+                found.setdefault(one, []).append(file)
+        return found
+
+    @cached_property
+    def gone_by_name(self) -> dict[str, list[str]]:
+        """The paths that it takes away, by each text that may mean them; by its ends only as far as these have room."""
+        found: dict[str, list[str]] = {}
+        chars_left = MAX_ENDS_CHARS
+        for path in sorted(self.gone):
+            stem = stem_of(path)
+            if stem in self.kept:
+                continue
+            parts = stem.split("/")
+            chars_left -= len(parts) * len(stem) // 2
+            ends = ("/".join(parts[at:]) for at in range(1, len(parts) - 1)) if chars_left > 0 else ()
+            said = {path, stem, *ends}
+            said |= {path.rpartition(f"{root}/")[2] for root in _ROOTS if f"/{root}/" in f"/{path}"}
+            for name in said:
+                found.setdefault(name, []).append(path)
+        return found
+
+    @cached_property
+    def lost_in_order(self) -> list[tuple[str, frozenset[str]]]:
+        """`lost`, with the words by which a file that uses it may be found."""
+        return [
+            (path, frozenset((*names, posixpath.basename(stem_of(path)), posixpath.basename(posixpath.dirname(path)))))
+            for path, names in sorted(self.lost.items())
+        ]
 
     @cached_property
     def users(self) -> dict[tuple[str, bool], dict[str, list[str]]]:
@@ -300,30 +336,22 @@ def things_gone(taken: Words, other: Words) -> set[str]:
 
 def names_gone(taken: Words, other: Words) -> set[str]:
     """Files of the other one that begin to name a path that this one takes away."""
-    found: set[str] = set()
-    naming: dict[str, list[str]] = {}
-    for file, mentions in other.mentions.items() if taken.gone else ():
-        for one in mentions:
-            naming.setdefault(one, []).append(file)
-    for path in taken.gone if naming else ():
-        stem = stem_of(path)
-        if stem in taken.kept:
-            continue
-        parts = stem.split("/")
-        said = {path, stem, *("/".join(parts[at:]) for at in range(1, len(parts) - 1))}
-        said |= {path.rpartition(f"{root}/")[2] for root in _ROOTS if f"/{root}/" in f"/{path}"}
-        found |= {one for name in said & naming.keys() for file in naming[name] for one in (file, path)}
-    return found
+    return {
+        one
+        for name in taken.gone_by_name.keys() & other.naming.keys()
+        for path in taken.gone_by_name[name]
+        for file in other.naming[name]
+        for one in (file, path)
+    }
 
 
 def may_meet(lost: Words, other: Words) -> Iterator[tuple[str, str]]:
     """Pairs of a file of which one patch took names away, and one in which the other patch begins to use some. In
     order, and found one by one: there may be as many as all files by all files."""
-    for path, names in sorted(lost.lost.items()):
-        stem, folder = posixpath.basename(stem_of(path)), posixpath.basename(posixpath.dirname(path))
+    for path, words in lost.lost_in_order if other.words else ():
         # no code but the tests' takes anything from these
         users = other.users.get((_family(path), _OF_TESTS.search(path) is not None), {})
-        for file in sorted({file for word in {*names, stem, folder} for file in users.get(word, ())} - {path}):
+        for file in sorted({file for word in words for file in users.get(word, ())} - {path}):
             yield path, file
 
 

@@ -8,7 +8,8 @@ from itertools import islice
 
 import pytest
 
-from repo.merge_words import may_meet, reaches, things_gone, words_of
+from repo.changes import FileChange
+from repo.merge_words import Words, may_meet, names_gone, reaches, things_gone, words_of
 
 LENGTH = 200_000
 PATHS = ("a.txt", "a.py", "a.ts", "a.go", "a.java", "a.proto")
@@ -107,3 +108,26 @@ def test_files_meet_in_their_language_and_tests_among_themselves():
     paths = ("src/b.py", "tests/b.py", "tests/b.ts", "tests/a.py")
     other = words_of(b"".join(_diff(path, "+", "name()") for path in paths), ())
     assert list(may_meet(taken, other)) == [("tests/a.py", "tests/b.py")]
+
+
+def test_a_path_that_is_gone_is_named_by_its_end():
+    gone = FileChange("src/shop/cart.py", "D", None, 0, 1, "000000")
+    taken = words_of(_diff(gone.path, "-", "x = 1"), [gone])
+    other = words_of(_diff("src/app.py", "+", "from shop import cart"), ())
+    assert names_gone(taken, other) == {"src/shop/cart.py", "src/app.py"}
+    assert not names_gone(taken, words_of(_diff("src/app.py", "+", "from shop import cards"), ()))
+
+
+def test_many_patches_that_take_away_and_name_files_are_held_against_one_another_at_once():
+    def patch(number: int) -> Words:
+        gone = [FileChange(f"p{number}/{'a/' * 500}{n}.py", "D", None, 0, 1, "000000") for n in range(200)]
+        return words_of(_diff("b.py", "+", *(f"import p{number}.c{n}" for n in range(5000))), gone)
+
+    patches = [patch(number) for number in range(3)]
+    tracemalloc.start()
+    started = time.process_time()
+    for _ in range(2000):
+        assert not names_gone(patches[0], patches[1]) and not names_gone(patches[2], patches[1])
+    assert time.process_time() - started < 4
+    assert tracemalloc.get_traced_memory()[1] < 64 * 1024 * 1024
+    tracemalloc.stop()
