@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 MAX_PATTERN_CHARS = 512
-# Product states that `covers` may visit. Real grants need under a hundred; what needs more is refused, not guessed.
-MAX_COVER_STATES = 20_000
+# Steps that `covers` may take, of less than a microsecond each: letters × places in the parents, for each state. Real
+# grants need some thousands; what needs more is refused, not guessed.
+MAX_COVER_STEPS = 500_000
 # Each task asks for the same few tools and grants hundreds of times. Answers to what is longer are not kept: that is
 # somebody's command or path, which is hardly asked for twice, and would fill the memory.
 MAX_KEPT_CHARS = 512
@@ -55,21 +57,45 @@ def _match(pattern: str, text: str) -> bool:
 _kept_match = lru_cache(maxsize=4096)(_match)
 
 
-def covers(parents: Iterable[str], child: str) -> bool:
+@dataclass(slots=True)
+class Effort:
+    """What comparisons may take together: who compares scopes that a stranger wrote has one for all of them."""
+
+    steps_left: int = 4 * MAX_COVER_STEPS
+
+
+def covers(parents: Iterable[str], child: str, effort: Effort | None = None) -> bool:
     """Does every text that `child` matches also match one of `parents`? Exact; False when it would be too costly.
 
     Walks the product of the child's automaton with the determinised union of the parents', looking for a word that
     the child accepts and the parents do not.
     """
+    effort = effort or Effort()
+    if effort.steps_left < 0:
+        return False
     among = tuple(parents)
-    return (_kept_cover if sum(map(len, among)) + len(child) <= MAX_KEPT_CHARS else _cover)(among, child)
+    chars = sum(map(len, among)) + len(child)
+    effort.steps_left -= chars
+    if child in among:
+        return True
+    is_short = chars <= MAX_KEPT_CHARS
+    found, steps = (_kept_cover if is_short else _cover)(among, child)
+    effort.steps_left -= steps
+    return found and effort.steps_left >= 0
 
 
-def _cover(parents: tuple[str, ...], child: str) -> bool:
+def _cover(parents: tuple[str, ...], child: str) -> tuple[bool, int]:
+    """And the steps that it took."""
     parent_forms = [form for parent in parents for form in _forms(parent)]
     if len(child) > MAX_PATTERN_CHARS or any(len(form) > MAX_PATTERN_CHARS for form in parent_forms):
-        return False
-    return all(_covers(parent_forms, form) for form in _forms(child))
+        return False, 0
+    steps = 0
+    for form in _forms(child):
+        is_covered, more = _covers(parent_forms, form)
+        steps += more
+        if not is_covered:
+            return False, steps
+    return True, steps
 
 
 _kept_cover = lru_cache(maxsize=4096)(_cover)
@@ -80,17 +106,23 @@ def _forms(pattern: str) -> list[str]:
     return [pattern, pattern.removesuffix(" *")] if pattern.endswith(" *") else [pattern]
 
 
-def _covers(parents: Sequence[str], child: str) -> bool:
+def _covers(parents: Sequence[str], child: str) -> tuple[bool, int]:
     if any(parent and set(parent) == {"*"} for parent in parents):  # most grants' parents hold everything
-        return True
+        return True, 0
+    if not {"*", "?"} & {*child}:
+        return any(match(parent, child) for parent in parents), len(parents)
     alphabet = {*child, *"".join(parents), _OTHER}
     start: tuple[int, frozenset[Position]] = (0, _closed(parents, {(index, 0) for index in range(len(parents))}))
     seen: set[tuple[int, frozenset[Position]]] = {start}
     queue: list[tuple[int, frozenset[Position]]] = [start]
+    steps = 0
     while queue:
         at, states = queue.pop()
         if at == len(child) and not any(position == len(parents[index]) for index, position in states):
-            return False
+            return False, steps
+        steps += len(alphabet) * (1 + len(states))
+        if steps > MAX_COVER_STEPS:
+            return False, steps
         for char in alphabet:
             after = _closed(parents, _step(parents, states, char))
             for _, position in _step([child], {(0, at)}, char):
@@ -102,9 +134,7 @@ def _covers(parents: Sequence[str], child: str) -> bool:
         if at_star and (skipped := (at + 1, states)) not in seen:
             seen.add(skipped)
             queue.append(skipped)
-        if len(seen) > MAX_COVER_STATES:
-            return False
-    return True
+    return True, steps
 
 
 def _closed(patterns: Sequence[str], states: Iterable[Position]) -> frozenset[Position]:

@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator, StringConstraints
 
 from .errors import ScopeExceeded
-from .pattern import MAX_PATTERN_CHARS, covers, match
+from .pattern import MAX_PATTERN_CHARS, Effort, covers, match
 from .reach import fault_of, is_named
 
 
@@ -70,10 +70,9 @@ def narrow(parent: Scope, wanted: Scope | None) -> Scope:
     """
     if wanted is None:
         return parent
+    ceiling = _Ceiling(parent)
     for grant in wanted:
-        tool, pattern = split(grant)
-        patterns = [held for name, held in map(split, parent) if _holds(name, tool)]
-        if not covers(patterns, pattern):
+        if not ceiling.holds(grant):
             raise ScopeExceeded(
                 f"the grant {grant!r} is not within the caller's scope",
                 hint=f"ask for no more than: {', '.join(parent) or 'nothing'}",
@@ -89,18 +88,29 @@ def common(one: Scope, other: Scope) -> Scope:
     >>> common(("read:**", "edit:src/**"), ("edit:**", "read:docs/*", "bash:*"))
     ('edit:src/**', 'read:docs/*')
     """
-    kept = (grant for wide, grants in ((other, one), (one, other)) for grant in grants if _allows(wide, grant))
+    ceilings = ((_Ceiling(other), one), (_Ceiling(one), other))
+    kept = (grant for ceiling, grants in ceilings for grant in grants if ceiling.holds(grant))
     return tuple(dict.fromkeys(kept))
 
 
-def _allows(scope: Scope, grant: str) -> bool:
-    try:
-        narrow(scope, (grant,))
-    except ScopeExceeded:
-        return False
-    return True
+class _Ceiling:
+    """A scope that grants are held against. All of them together may take half a second or so: both may be strangers',
+    and whoever compares them has others waiting. What would take longer is not held."""
 
+    def __init__(self, scope: Scope) -> None:
+        self._grants = [split(grant) for grant in scope]
+        self._effort = Effort()
+        self._own = frozenset(scope)
+        self._patterns: dict[str, tuple[str, ...]] = {}
 
-def _holds(name: str, tool: str) -> bool:
-    """Is a grant on `name` one on `tool`? A wildcard holds nothing that opens a way out, and hands none on."""
-    return name == tool if is_named(tool) else covers([name], tool)
+    def holds(self, grant: str) -> bool:
+        tool, pattern = split(grant)
+        if grant in self._own:
+            return True
+        if tool not in self._patterns:
+            self._patterns[tool] = tuple(held for name, held in self._grants if self._names(name, tool))
+        return covers(self._patterns[tool], pattern, self._effort)
+
+    def _names(self, name: str, tool: str) -> bool:
+        """Is a grant on `name` one on `tool`? A wildcard holds nothing that opens a way out, and hands none on."""
+        return name == tool if is_named(tool) else covers([name], tool, self._effort)

@@ -16,11 +16,12 @@ How a task ended badly travels as `ErrorInfo` in its result; these are for the p
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+from heapq import nsmallest
 
 from envelope.asks import Reply
 from envelope.errors import CODES, ErrorCode, ExitCode, MusterError
 from envelope.messages import ErrorInfo
+from envelope.near import close_names
 from repo.errors import RepoError
 from transport.audit import TIMEOUT
 from transport.errors import Misconfigured, NotFound, Refused
@@ -87,8 +88,14 @@ def exit_code_of(error: BaseException) -> ExitCode | None:
     return own or (CODES[code].exit_code if code else None)
 
 
+MAX_SHOWN_NAMES, MAX_SHOWN_CHARS = 50, 100  # of a hint: names may come from a caller
+
+
 def near_miss(name: str, known: Iterable[str]) -> str:
     """A hint for a name that is not among the known ones: the closest, else all."""
-    names = sorted(known)
-    close = get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names) or 'none'}"
+    names = list(known)
+    if close := close_names(name, names):
+        return f"did you mean {close[0]!r}?"
+    shown = [one[:MAX_SHOWN_CHARS] for one in nsmallest(MAX_SHOWN_NAMES, names)]
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    return f"known: {', '.join(shown) or 'none'}{more}"

@@ -8,13 +8,23 @@ from functools import lru_cache
 
 from .errors import BadInput
 
+MAX_GLOBS = 100  # of a list in a document
+# Globs × paths: both come over the network, and each look takes a microsecond.
+MAX_LOOKS = 5_000_000
 _SKIPS = {"**/": "(?:.*?/)??", "**": ".*?"}
 
 
 def matching(glob: str, paths: Iterable[str], *, exclude: Iterable[str] = ()) -> list[str]:
-    """The paths that `glob` matches and no `exclude` does, sorted. `BadInput` for what is no glob."""
-    wanted, unwanted = _pattern(glob), [_pattern(pattern) for pattern in exclude]
+    """The paths that `glob` matches and no `exclude` does, sorted. `BadInput` for what is no glob, and for too many of
+    them for so many paths."""
+    wanted, unwanted, paths = _pattern(glob), [_pattern(pattern) for pattern in exclude], list(paths)
+    require_few(1 + len(unwanted), len(paths))
     return sorted(path for path in paths if wanted.fullmatch(path) and not any(p.fullmatch(path) for p in unwanted))
+
+
+def require_few(globs: int, paths: int) -> None:
+    if globs * paths > MAX_LOOKS:
+        raise BadInput(f"{globs:,} globs are too many for {paths:,} files", hint="say it in fewer globs")
 
 
 @lru_cache(maxsize=256)

@@ -238,7 +238,8 @@ class LazySandbox:
         return await self._look(path, lambda at: at.stat(path))
 
     async def resolve(self, path: str) -> str:
-        return await self._look(path, lambda at: at.resolve(path))
+        # a reader has said it already, when it was asked whether the path is inside
+        return await self._look(path, lambda at: at.resolve(path) if at is self.own else self._seat.resolve(path))
 
     async def list(self, path: str, *, limit: int = 1000) -> list[FileStat]:
         return await self._look(path, lambda at: at.list(path, limit=limit))

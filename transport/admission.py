@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from envelope.errors import MusterError
 from envelope.ids import CONTENT, digest_of
 from envelope.messages import TaskRequest, TaskResult
+from envelope.near import close_names
 from envelope.scope import narrow
 from envelope.work import work_in
 
@@ -137,7 +137,7 @@ def check_pools(requests: Sequence[TaskRequest], known: Collection[str]) -> None
     """`Refused` for a pool that nobody serves and nobody has configured."""
     for request in requests:
         if request.recipient not in known:
-            near = get_close_matches(request.recipient, known, n=1)
+            near = close_names(request.recipient, known)
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(known))}"
             raise refusal(request, "pool", hint)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection
+
+from envelope.near import close_names
 
 
 def nearest(key: str, known: Collection[str], *, called: str = "known keys") -> str:
@@ -12,5 +13,5 @@ def nearest(key: str, known: Collection[str], *, called: str = "known keys") -> 
     >>> nearest("slotz", ["model", "slots"])
     "did you mean 'slots'?"
     """
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    near = close_names(key, known, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else f"{called}: {', '.join(known)}"

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from envelope.ids import digest_of
 
-from ..globs import matching
+from ..globs import matching, require_few
 from .shards import WHOLE, Shard
 
 AFTER_SLASH = chr(ord("/") + 1)  # what sorts right behind everything in a folder
@@ -21,6 +21,7 @@ AFTER_SLASH = chr(ord("/") + 1)  # what sorts right behind everything in a folde
 def with_contents(shards: Iterable[Shard], blobs: Mapping[str, str], depends_on: Sequence[str]) -> list[Shard]:
     """`blobs`: a commit's files, each with what stands for its content."""
     paths = sorted(blobs)
+    require_few(len(depends_on), len(paths))
     around = {path for glob in depends_on for path in matching(glob, paths)}
     beside = _word(sorted(around), blobs)
     return [replace(shard, content=digest_of(beside, _word(_paths_of(shard, paths), blobs))) for shard in shards]

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from ..globs import MAX_GLOBS
 from ..submit import COMMANDS_ONLY
 
 Text = Annotated[str, Field(min_length=1)]
@@ -29,7 +30,7 @@ class MergeRules(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    first: tuple[Text, ...] = ()
+    first: Annotated[tuple[Text, ...], Field(max_length=MAX_GLOBS)] = ()
     gate: Literal["bisect", "each", "end"] = "bisect"
     max_gate_runs: Annotated[int, Field(ge=1, le=1000)] = 24
     resolve: Literal["person", "agent"] = "person"

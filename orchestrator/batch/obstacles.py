@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 
 from envelope.agents import WorkerCard, price_line
+from envelope.near import close_names
 
 from ..catalogue import agents_of
 from ..errors import BadInput, near_miss
@@ -54,7 +54,7 @@ def unknown_places(spec: BatchSpec) -> Iterator[str]:
         return
     written: set[str] = set(PLACE.findall(spec.words))
     for name in sorted(written - known):
-        if close := get_close_matches(name, known, n=1):
+        if close := close_names(name, known):
             yield f"{{{name}}} in a step stays as it is: did you mean {{{close[0]}}}?"
 
 

@@ -14,6 +14,7 @@ from envelope.gate import GateRules
 from envelope.ids import BlobRef
 from envelope.pattern import MAX_PATTERN_CHARS
 
+from ..globs import MAX_GLOBS
 from ..publication.terms import Terms
 from .merge_rules import MergeRules
 from .part import FileName, Seconds, Text
@@ -109,9 +110,12 @@ class Shards(_Part):
     command: Text | None = None
     failures_of: Text | None = None
     whole: bool = False
-    exclude: tuple[Text, ...] = ()
-    also_edit: tuple[Annotated[str, Field(min_length=1, max_length=MAX_PATTERN_CHARS - len("edit:"))], ...] = ()
-    depends_on: tuple[Text, ...] = AROUND
+    exclude: Annotated[tuple[Text, ...], Field(max_length=MAX_GLOBS)] = ()
+    also_edit: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=MAX_PATTERN_CHARS - len("edit:"))], ...],
+        Field(max_length=MAX_GLOBS),
+    ] = ()
+    depends_on: Annotated[tuple[Text, ...], Field(max_length=MAX_GLOBS)] = AROUND
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -32,10 +33,11 @@ async def survey(
     blobs = await blobs_of(git_dir, base)
     if spec.shards.query is not None:
         found = await _searched(spec.shards, git_dir, base)
-    shards = shards_of(blobs, spec.shards, max_shards=max_shards, name=name, found=found)
+    # seconds, where there are many globs and files: others go on meanwhile
+    shards = await asyncio.to_thread(shards_of, blobs, spec.shards, max_shards=max_shards, name=name, found=found)
     if spec.says(TARGET_VERSION):
         shards = _with_target_versions(shards, await _pythons(git_dir, blobs))
-    return with_contents(shards, blobs, spec.shards.depends_on)
+    return await asyncio.to_thread(with_contents, shards, blobs, spec.shards.depends_on)
 
 
 async def oldest_of(git_dir: Path, base: str) -> Version | None:

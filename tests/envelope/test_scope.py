@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from envelope.errors import ScopeExceeded
 from envelope.pattern import MAX_PATTERN_CHARS, covers, match
-from envelope.scope import allows, narrow, offers
+from envelope.scope import allows, common, narrow, offers
 
 # `c` and a space stand in no generated pattern or only at its end: what a pattern does not name must be tried, too.
 ALPHABET = "ab c"
@@ -91,3 +92,27 @@ def test_one_grant_governs_the_tools_that_do_the_same():
     assert offers(("edit:src/**",), "apply_patch")
     assert not offers(("read:**",), "edit")
     assert not allows((), "read", "a")
+
+
+@pytest.mark.parametrize(
+    ("scope", "other"),
+    [
+        (
+            ("bash: *", "bash:?*", f"bash:*a{'?' * 490}", "bash:a" + "".join(chr(0x4E00 + n) for n in range(200))),
+            ("bash:*x",),
+        ),
+        (tuple(f"*{n}:*a{'?' * 480}" for n in range(300)), tuple(f"*{n}:*a{'?' * 480}b" for n in range(300))),
+        (tuple(f"edit:{n}/*" for n in range(20_000)), tuple(f"edit:{n}/a*" for n in range(20_000))),
+    ],
+    ids=["an automaton of 2**490 states", "many large ones", "many small ones"],
+)
+def test_hostile_scopes_are_compared_at_once(scope: tuple[str, ...], other: tuple[str, ...]):
+    began_s = time.process_time()
+    common(scope, other)
+    assert time.process_time() - began_s < 10  # it was minutes, or days
+
+
+def test_a_scope_of_many_files_is_handed_on_whole():
+    scope = tuple(f"edit:src/{n}.py" for n in range(5000))
+    assert narrow(scope, scope) == scope
+    assert narrow(("edit:src/**",), scope) == scope

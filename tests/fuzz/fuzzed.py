@@ -73,6 +73,7 @@ from workers.project.skills import BadSkill, parse_skill
 from workers.recipes.counting import seen_in, with_unbuilt
 from workers.recipes.coverage import coverage_percent
 from workers.recipes.digest import digest_in
+from workers.recipes.js_hooks import Source
 from workers.recipes.junit import cases_of
 from workers.references.grammars import GRAMMARS
 from workers.references.symbols import lines_of
@@ -126,6 +127,12 @@ def _shell(data: bytes) -> None:
 def _arguments(data: bytes) -> None:
     parsed(_text(data))
     repaired(_text(data))
+
+
+def _hooks(data: bytes) -> None:
+    source = Source(_text(data))
+    for place in (1, len(data) // 2, len(data)):
+        source.has_in_hook(1, place)
 
 
 def _lines(data: bytes) -> None:
@@ -425,7 +432,31 @@ TARGETS: dict[str, Target] = {
         _counted,
         (),
         (SAID,),
-        (b"passed", b" failed", b"1", b"9" * 20, b"\n", b"===", b"--- FAIL: ", b"%", b" "),
+        (
+            *(b"passed", b" failed", b"1", b"9" * 20, b"\n", b"===", b"--- FAIL: ", b"%", b" ", b"a", b"=1", b", "),
+            *(
+                b"\nRan 1 test in 0.1s\n",
+                b"\nOK",
+                b"FAILED (failures=1",
+                b"  \xe2\x97\x8f a \xe2\x80\xba b\n",
+                b"Tests: ",
+            ),
+            *(
+                b" FAIL  a > b\n",
+                b"ERROR: a (b)\n",
+                b"Traceback",
+                b'  File "a", line 1, in b\n',
+                b"# tests 1\n",
+                b"\x1b[",
+            ),
+        ),
+        256 * 1024,
+    ),
+    "sources of hooks": Target(
+        _hooks,
+        (),
+        (b"beforeEach(() => { connect(`a${b}`); });\nfunction setUp() {\n  'x'\n}\n",),
+        (*CODE, b"`", b"\\", b"\\`", b"/*", b"*/", b"beforeEach(", b"function a() {", b"=> {", b".", b" "),
         256 * 1024,
     ),
     "language servers": Target(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from typing import Any
 
 import pytest
@@ -127,3 +128,14 @@ def test_many_tests_are_carried_as_files():
 
     assert digest is not None and changed is not None and digest.is_by_file and len(digest.tests) == 8
     assert [path for path in digest.tests if digest.tests[path] != changed.tests[path]] == ["tests/test_3.py"]
+
+
+def test_a_message_in_very_many_parts_is_read_at_once():
+    key = b"k" * 16
+    parts = [b"hello 1 %s 1" % key.hex().encode()]
+    for number in range(150_000):
+        body = b"%d 1 %s" % (number, b"x" * 55)
+        parts.append(b"1 %s %s" % (hashlib.blake2b(body, key=key, digest_size=16).hexdigest().encode(), body))
+    began_s = time.process_time()
+    assert digest_in(b"\n".join(parts)) is None
+    assert time.process_time() - began_s < 4

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from envelope.recipe import TestCounts
-from workers.recipes.counting import MAX_REPORT_BYTES, junit, seen_in, summary
+from workers.recipes.counting import MAX_REPORT_BYTES, junit, seen_in, summary, with_unbuilt
 from workers.recipes.coverage import coverage_percent
 from workers.recipes.junit import cases_of
 
@@ -266,3 +268,25 @@ def test_the_gravest_of_several_outcomes_of_a_case_counts():
 )  # fmt: skip
 def test_what_could_not_be_built_loaded_or_prepared_is_an_error_and_no_failure_of_a_test(output, expected):
     assert summary(output) == expected
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "Ran 1 test in 0.1s\nOK" + "a" * 500_000,
+        "Ran 1 test in 0.1s\nOK " + "a " * 300_000,
+        "Ran 1 test in 0.1s\n" * 30_000 + "OK\n",
+        "=" * 500_000 + " 1 passed in 0.1s",
+        "1 passed " * 60_000,
+        "  ● a › b\n" * 50_000,
+        "--- PASS: " * 50_000,
+        "test result: ok. 1 passed; " * 20_000,
+        "ERROR: a (b)\n" * 40_000,
+        "\x1b[" * 250_000,
+    ],
+)
+def test_hostile_output_is_counted_at_once(output: str):
+    began_s = time.process_time()
+    if seen := seen_in(output):
+        with_unbuilt(seen.counts, output)
+    assert time.process_time() - began_s < 3

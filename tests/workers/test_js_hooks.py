@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from envelope.recipe import RecipeParams
 from tests.chaos.lab.bare import BareSandbox, bare_python
 from workers.recipes.commands import run_recipe
-from workers.recipes.js_hooks import is_in_hook
+from workers.recipes.js_hooks import Source
 
 SOURCE = """const connect = () => { throw new Error("no database :)") }; // it's (
 function setUp() {
@@ -147,4 +148,13 @@ def test_a_place_is_in_a_hook_where_the_innermost_hook_or_test_around_it_is_one(
     before = source.partition("@")[0]
     line, column = before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1
 
-    assert is_in_hook(source.replace("@", ""), line, column) is expected
+    assert Source(source.replace("@", "")).has_in_hook(line, column) is expected
+
+
+@pytest.mark.parametrize(
+    "source", ["`" + "\\`" * 400_000, "'\\'" * 300_000, "/*" * 500_000, "(" * 1_000_000, "f." * 500_000]
+)
+def test_a_hostile_file_is_read_at_once(source: str):
+    began_s = time.process_time()
+    Source(source).has_in_hook(1, len(source))
+    assert time.process_time() - began_s < 3

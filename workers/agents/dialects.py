@@ -6,13 +6,13 @@ true or false. What is misspelt is refused: a ban on `wirte` would ban nothing.
 
 from __future__ import annotations
 
-import difflib
 import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, cast
 
+from envelope.near import close_names
 from envelope.scope import GOVERNED_BY
 
 from ..permissions.rules import Action, Rule, parse_rules
@@ -103,7 +103,7 @@ def _patterns(key: str, value: object) -> str | Mapping[str, str]:
 def _action(where: str, value: object) -> str:
     if isinstance(value, str) and value in ACTIONS:
         return value
-    near = difflib.get_close_matches(value, ACTIONS, n=1) if isinstance(value, str) else []
+    near = close_names(value, ACTIONS) if isinstance(value, str) else []
     meant = f"; did you mean {near[0]!r}?" if near else ""
     raise ValueError(f"{where}{reprlib.repr(value)} is none of {', '.join(ACTIONS)}{meant}")
 
@@ -141,6 +141,6 @@ def _governed(name: str) -> str:
 def _known(name: str) -> str:
     if name in KNOWN_PERMISSIONS or "*" in name or "?" in name:
         return name
-    if near := difflib.get_close_matches(name.lower(), KNOWN_PERMISSIONS, n=1, cutoff=_NEAR):
+    if near := close_names(name.lower(), KNOWN_PERMISSIONS, cutoff=_NEAR):
         raise ValueError(f"{name!r} is no tool; did you mean {near[0]!r}? (your own tool of that name: `{name}*`)")
     return name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
@@ -18,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import ErrorDetails
 
 from envelope.agents import AgentCard
+from envelope.near import close_names
 from envelope.pattern import match
 from envelope.redaction import redact
 from envelope.scope import Scope
@@ -373,7 +373,7 @@ def _unheeded(front: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 def _is_option(key: str) -> bool:
-    return key not in KEYS and key not in NOT_OURS and not difflib.get_close_matches(key, KEYS, 1, MISSPELT)
+    return key not in KEYS and key not in NOT_OURS and not close_names(key, KEYS, cutoff=MISSPELT)
 
 
 def _default_pool(matter: FrontMatter) -> str:

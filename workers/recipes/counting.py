@@ -110,7 +110,7 @@ def _unittest(output: str) -> TestCounts | None:
     if ran is None:
         return None
     verdict = _last(r"^(?:OK|FAILED)(.*)$", output)
-    pairs: list[tuple[str, str]] = re.findall(r"([a-z ]+)=(\d{1,9})", verdict[1] if verdict else "")
+    pairs: list[tuple[str, str]] = re.findall(r"(?<![a-z ])([a-z ]++)=(\d{1,9})", verdict[1] if verdict else "")
     told = {name.strip(): int(number) for name, number in pairs}
     skipped = told.get("skipped", 0) + told.get("expected failures", 0)
     of_bodies = min(told.get("errors", 0), sum(_is_of_body(block) for block in _ERRORS.finditer(output)))

@@ -82,7 +82,7 @@ class _Process:
     ancestry: Sequence[str]  # ids of processes, its own first
     messages: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
     next_number: int = 0
-    part: str = ""
+    parts: list[str] = field(default_factory=list[str])
     is_whole: bool = True
 
     def hear(self, sign: str, body: str) -> None:
@@ -92,13 +92,13 @@ class _Process:
             return
         self.is_whole &= int(number) == self.next_number
         self.next_number += 1
-        self.part += text
+        self.parts.append(text)
         if left == "0":
-            message: object = json.loads(self.part)
+            message: object = json.loads("".join(self.parts))
             if not isinstance(message, dict):
                 raise ValueError("no message")
             self.messages.append(cast("dict[str, Any]", message))
-            self.part = ""
+            self.parts.clear()
 
 
 def digest_in(said: bytes) -> CodeDigest | None:

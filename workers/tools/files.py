@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import posixpath
 
+from envelope.near import close_names
 from sandbox.base import MIB, Command, Sandbox
 from sandbox.errors import PathError
 
@@ -105,4 +105,4 @@ async def similar_names(sandbox: Sandbox, path: str) -> list[str]:
     except PathError:
         return []
     names = [posixpath.basename(entry.path) for entry in entries]
-    return [posixpath.join(folder, found) for found in difflib.get_close_matches(name, names, n=3)]
+    return [posixpath.join(folder, found) for found in close_names(name, names, count=3)]

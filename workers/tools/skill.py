@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import posixpath
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from envelope.near import close_names
 from envelope.skills import SKILL_FILE
 from sandbox.base import Sandbox
 
@@ -52,7 +52,7 @@ class SkillTool:
 
 
 def _unknown(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
+    near = close_names(name, known)
     others = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or 'none'}"
     return f"there is no skill {name!r}; {others}"
 

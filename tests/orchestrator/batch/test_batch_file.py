@@ -13,6 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from envelope.budget import Budget
+from orchestrator.batch.contents import with_contents
 from orchestrator.batch.file import load_batch, parse_batch
 from orchestrator.batch.request import batch_request
 from orchestrator.batch.shards import WHOLE, Shard, refuse_empty, shards_of
@@ -151,6 +152,14 @@ def test_no_glob_takes_for_ever(glob):
     code = "import sys; from orchestrator.globs import matching; print(matching(sys.argv[1], ['a' * 400]))"
     ran = subprocess.run([sys.executable, "-c", code, glob], capture_output=True, text=True, timeout=10, check=True)
     assert ran.stdout == "[]\n"
+
+
+def test_many_globs_for_many_files_are_refused():
+    paths = [f"{n}.py" for n in range(100_000)]
+    with pytest.raises(BadInput, match="101 globs are too many for 100,000 files"):
+        matching("**", paths, exclude=[f"{n}" for n in range(100)])
+    with pytest.raises(BadInput, match="too many"):
+        with_contents([], dict.fromkeys(paths, ""), [f"{n}" for n in range(100)])
 
 
 def test_any_number_of_folders_begins_at_a_folder():
