@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import base64
+import json
+import re
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from pydantic import ValidationError
 
 from envelope.redaction import redact
+from sandbox.veil import Veil
 from workers.errors import BadInput, BadSettings
 from workers.sandboxes.credentials import CredentialRow, Credentials
 from workers.settings import WorkerSettings
@@ -117,3 +121,28 @@ def test_git_gets_it_by_its_environment_and_follows_no_redirect_with_it(host: st
     pairs = {env[f"GIT_CONFIG_KEY_{n}"]: env[f"GIT_CONFIG_VALUE_{n}"] for n in range(int(env["GIT_CONFIG_COUNT"]))}
 
     assert pairs == {"http.extraHeader": f"Authorization: Bearer {SECRET}", "http.followRedirects": "false"}
+
+
+def _small(code: re.Match[str]) -> str:
+    return code[0].lower()
+
+
+@pytest.mark.parametrize(
+    "spell",
+    [
+        str,
+        lambda secret: quote(secret, safe=""),
+        lambda secret: re.sub("%..", _small, quote(secret, safe="")),
+        quote,
+        lambda secret: base64.b64encode(secret.encode()).decode(),
+        lambda secret: base64.b64encode(secret.encode()).decode().rstrip("="),
+        lambda secret: base64.urlsafe_b64encode(secret.encode()).decode(),
+        lambda secret: json.dumps(secret)[1:-1].replace("/", "\\/"),
+    ],
+)
+def test_a_secret_is_blanked_out_in_whatever_form_it_comes_back(spell, monkeypatch):
+    secret = 'ab/cd+ef?gh~ij-"0123'
+    monkeypatch.setenv("FORGE_TOKEN", secret)
+    [credential] = Credentials({"forge": CredentialRow(host="git.example", env="FORGE_TOKEN")}).of(["credential:forge"])
+    veil = Veil(sorted(credential.secrets, key=len, reverse=True))
+    assert spell(secret).encode().rstrip(b"=") not in veil.whole(f'{{"a": "{spell(secret)}"}}'.encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
 from collections.abc import Collection, Mapping
@@ -126,7 +127,7 @@ class Credentials:
         template = row.header or ("Authorization: Basic {basic}" if row.user else "Authorization: Bearer {secret}")
         header, _, value = template.partition(": ")
         value = value.replace("{secret}", secret).replace("{basic}", basic)
-        spellings = (secret, basic, quote(secret, safe=""), base64.b64encode(secret.encode()).decode())
+        spellings = (basic, *_spellings(secret))
         for each in spellings:
             register_secret(each)
         host, _, port = row.host.partition(":")
@@ -134,6 +135,15 @@ class Credentials:
 
 
 NO_CREDENTIALS = Credentials()
+
+
+def _spellings(secret: str) -> tuple[str, ...]:
+    """As a server may give it back: as it is, in JSON, percent-encoded and in Base64, in all usual forms of these."""
+    percent = (quote(secret, safe=""), quote(secret))
+    small = (re.sub("%[0-9A-F]{2}", lambda code: code[0].lower(), one) for one in percent)
+    base64s = (encode(secret.encode()).decode().rstrip("=") for encode in (base64.b64encode, base64.urlsafe_b64encode))
+    as_json = json.dumps(secret)[1:-1]
+    return tuple(dict.fromkeys((secret, as_json, as_json.replace("/", "\\/"), *percent, *small, *base64s)))
 
 
 def _secret_of(name: str, row: CredentialRow) -> str:
