@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from envelope.asks import AskTerms
@@ -47,6 +47,18 @@ def counting(client: C, charge: Charge, *, tenant: str, reads: str) -> C:
     twin.transport.blobs = CountedBlobs(client.transport.blobs, charge, tenant, reads)
     twin.charge = charge
     return twin
+
+
+async def counted_first(blobs: Blobs, size_bytes: int) -> Blobs:
+    """The store for what has this size, counted already: what is refused need not come first."""
+    if not isinstance(blobs, CountedBlobs):
+        return blobs
+    await blobs.charge(size_bytes)
+    return replace(blobs, charge=_counted)
+
+
+async def _counted(_: int) -> None:
+    pass
 
 
 async def taken_from_outside(requests: Sequence[TaskRequest], charge: Charge | None) -> Sequence[TaskRequest]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Annotated
 
@@ -19,6 +18,7 @@ from .rates import Rates
 from .tokens import Right, Token, Tokens
 
 _bearer = HTTPBearer(auto_error=False, description="A token of `muster token create`.")
+_CALLER = "muster.caller"
 
 
 async def admitted(request: Request, secret: str) -> Token:
@@ -50,26 +50,35 @@ def caller_of(token: Token, request: Request, door: str = "api") -> Caller:
     return replace(caller, muster=muster.counting(charge, tenant=caller.tenant, reads=reads))
 
 
-def caller_with(right: Right) -> Callable[..., Awaitable[Caller]]:
+@dataclass(frozen=True, slots=True)
+class CallerWith:
     """A dependency: the caller, who must have the right. 401 without a good token, 403 without the right."""
 
-    async def check(
-        request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+    right: Right
+
+    async def __call__(
+        self, request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
     ) -> Caller:
+        return await self.admitted(request)
+
+    async def admitted(self, request: Request) -> Caller:
+        """Once for each request, whoever asks first: the route, before it reads a body, or the framework, after it."""
+        if (known := request.scope.get(_CALLER)) is not None:
+            return known
+        credentials = await _bearer(request)
         token = await admitted(request, credentials.credentials if credentials else "")
-        if not token.may(right):
+        if not token.may(self.right):
             raise Problem(
                 HTTPStatus.FORBIDDEN,
-                f"the role {token.role} may not {right}",
+                f"the role {token.role} may not {self.right}",
                 hint="ask an operator for a token with another role",
             )
-        return caller_of(token, request)
+        request.scope[_CALLER] = caller = caller_of(token, request)
+        return caller
 
-    return check
 
-
-Viewer = Annotated[Caller, Depends(caller_with(Right.SEE))]
-Submitter = Annotated[Caller, Depends(caller_with(Right.SUBMIT))]
-Approver = Annotated[Caller, Depends(caller_with(Right.APPROVE))]
-Publisher = Annotated[Caller, Depends(caller_with(Right.PUBLISH))]
-Operator = Annotated[Caller, Depends(caller_with(Right.OPERATE))]
+Viewer = Annotated[Caller, Depends(CallerWith(Right.SEE))]
+Submitter = Annotated[Caller, Depends(CallerWith(Right.SUBMIT))]
+Approver = Annotated[Caller, Depends(CallerWith(Right.APPROVE))]
+Publisher = Annotated[Caller, Depends(CallerWith(Right.PUBLISH))]
+Operator = Annotated[Caller, Depends(CallerWith(Right.OPERATE))]

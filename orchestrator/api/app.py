@@ -32,6 +32,8 @@ from .mcp import add_mcp
 from .prefix import Prefixed, prefix_of
 from .problems import PROBLEMS, add_problems
 from .rates import Rates
+from .reading import Reading
+from .spooling import Spool
 from .streams import Streams
 from .tokens import Tokens
 from .tracing import Continued
@@ -43,7 +45,7 @@ def create_app(muster: Muster, rates: Rates | None = None) -> FastAPI:
     app.router.redirect_slashes = False  # it would send on to wherever the header `Host` says
     tokens = Tokens(muster.transport.registry)
     app.state.muster, app.state.tokens, app.state.rates = muster, tokens, rates or Rates()
-    app.state.streams = Streams()
+    app.state.streams, app.state.reading, app.state.spool = Streams(), Reading(), Spool()
     app.state.batch_places = places()
     for routes in (
         tasks,
@@ -61,7 +63,9 @@ def create_app(muster: Muster, rates: Rates | None = None) -> FastAPI:
         fleet,
     ):
         app.include_router(routes.router)
-    app.mount("/console", create_console(muster, tokens, app.state.rates, app.state.streams, app.state.batch_places))
+    console = create_console(muster, tokens, app.state.rates, app.state.streams, app.state.batch_places)
+    console.state.spool = app.state.spool
+    app.mount("/console", console)
     for short in ("/", "/console"):  # which is what people type, and no page of what is mounted there
         app.add_api_route(short, _to_console, include_in_schema=False)
     app.add_middleware(BodyCap)

@@ -11,9 +11,10 @@ from ..asks import OpenAsk, reply_to
 from ..client import Muster
 from ..errors import BadInput
 from .access import Approver, Viewer
+from .reading import BodyRoute
 from .tasks import Body
 
-router = APIRouter(prefix="/v1/asks", tags=["asks"])
+router = APIRouter(route_class=BodyRoute, prefix="/v1/asks", tags=["asks"])
 
 
 class Open(BaseModel):

@@ -10,8 +10,9 @@ from pydantic import BaseModel
 from ..audit import told, verified
 from ..sealing import read_ends
 from .access import Caller, Operator
+from .reading import BodyRoute
 
-router = APIRouter(prefix="/v1/audit", tags=["audit"])
+router = APIRouter(route_class=BodyRoute, prefix="/v1/audit", tags=["audit"])
 
 MOST = 10_000
 

@@ -18,9 +18,10 @@ from ..errors import BadInput, near_miss
 from .access import Caller, Submitter, Viewer
 from .documents import planned_for
 from .reach import Reach
+from .reading import BodyRoute, Reading
 from .tasks import Accepted, IdempotencyKey, accepted
 
-router = APIRouter(prefix="/v1/batches", tags=["batches"])
+router = APIRouter(route_class=BodyRoute, prefix="/v1/batches", tags=["batches"])
 
 # By media type; what is sent without one, as `curl --data` does, is looked at as JSON.
 LANGUAGES = {
@@ -126,7 +127,11 @@ async def show_overlaps(task_id: str, caller: Viewer) -> dict[str, list[OverlapR
 
 
 async def _plan(request: Request, caller: Caller) -> Planned:
-    return await planned_for(caller, await request.body(), _language(request), request.app.state.batch_places)
+    reading: Reading = request.app.state.reading
+    language = _language(request)
+    async with reading.places[f"{caller.name}:batches"]:  # repositories are fetched: no other call waits for that
+        content = await request.body()
+        return await planned_for(caller, content, language, request.app.state.batch_places)
 
 
 def _language(request: Request) -> str:

@@ -15,9 +15,10 @@ from transport.money import Ledger
 
 from .access import Caller, Operator, Viewer
 from .problems import Problem
+from .reading import BodyRoute
 from .tasks import Body
 
-router = APIRouter(prefix="/v1/tenants", tags=["budgets"])
+router = APIRouter(route_class=BodyRoute, prefix="/v1/tenants", tags=["budgets"])
 
 Amount = Annotated[int, Field(ge=0, le=10**12)]
 

@@ -15,9 +15,10 @@ from envelope.scope import Scope
 from ..fanout.items import MAX_ITEMS
 from ..gathering import Policy, Want
 from .access import Submitter
+from .reading import BodyRoute
 from .tasks import Accepted, Body, accepted, reachable
 
-router = APIRouter(prefix="/v1/fanouts", tags=["tasks"])
+router = APIRouter(route_class=BodyRoute, prefix="/v1/fanouts", tags=["tasks"])
 
 
 class NewFanout(Body):
@@ -25,7 +26,7 @@ class NewFanout(Body):
 
     agent: Name
     prompt: Annotated[str, Field(min_length=1)]
-    items: Annotated[list[str | dict[str, Any]], Field(min_length=1, max_length=MAX_ITEMS)]
+    items: Annotated[list[str | dict[str, Any]], Field(min_length=1, max_length=MAX_ITEMS, fail_fast=True)]
     gather: Policy = Policy.ALL
     quorum: Annotated[int, Field(ge=0)] = 0
     max_running: Annotated[int, Field(ge=1)] | None = None

@@ -15,8 +15,9 @@ from transport.errors import TransportError
 from ..client import Muster
 from .access import Viewer
 from .problems import Problem
+from .reading import BodyRoute
 
-router = APIRouter(tags=["fleet"])
+router = APIRouter(route_class=BodyRoute, tags=["fleet"])
 
 READY_S = 2.0
 

@@ -10,9 +10,10 @@ from fastapi import APIRouter, Query, Response
 from transport.limits import MAX_DEAD_LETTERS
 
 from .access import Operator
+from .reading import BodyRoute
 from .tasks import Accepted, Stopped, accepted
 
-router = APIRouter(prefix="/v1/dead-letters", tags=["fleet"])
+router = APIRouter(route_class=BodyRoute, prefix="/v1/dead-letters", tags=["fleet"])
 
 
 @router.get("")

@@ -15,8 +15,9 @@ from ..webhooks.links import MAX_CHARS, PATH, Links, link_keys
 from .asks import NewAnswer, Open, Standing, give_answer, told
 from .problems import Problem
 from .rates import Rates
+from .reading import BodyRoute
 
-router = APIRouter(prefix=PATH.rstrip("/"), tags=["asks"])
+router = APIRouter(route_class=BodyRoute, prefix=PATH.rstrip("/"), tags=["asks"])
 
 Token = Annotated[str, Path(max_length=MAX_CHARS)]
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from envelope.asks import AskTerms
 
@@ -24,6 +24,7 @@ from .access import admitted, caller_of
 from .caller import Caller
 from .documents import Places, planned_for
 from .problems import Problem, problem
+from .reading import MAX_VALUES, Reading, require_few_values
 from .tasks import reachable
 from .tokens import Token
 
@@ -73,7 +74,21 @@ class _Endpoint:
             raise Problem(HTTPStatus.FORBIDDEN, "a page of another origin may not call this", hint="use no browser")
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         scope[_TOKEN] = await admitted(request, secret.strip() if scheme.lower() == "bearer" else "")
-        await self._application(scope, receive, send)
+        reading: Reading = request.app.state.reading
+        async with reading.places[f"mcp:{scope[_TOKEN].name}"]:
+            content = await Request(scope, receive).body()
+        require_few_values(content, MAX_VALUES)
+        await self._application(scope, _again(content, receive), send)
+
+
+def _again(content: bytes, receive: Receive) -> Receive:
+    """The body once more for who reads it, and then what comes of the connection."""
+    waiting: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
+
+    async def replayed() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return replayed
 
 
 def _is_own_page(request: Request) -> bool:

@@ -137,7 +137,7 @@ async def _of_body(_: Request, error: Exception) -> JSONResponse:
     """The first fault, by its place; never what was sent, which may be a secret in the wrong field."""
     assert isinstance(error, RequestValidationError)
     fault = error.errors()[0]
-    where = ".".join(map(str, fault["loc"]))
+    where = ".".join(map(str, fault["loc"]))[:200]
     said = str(fault["msg"]).removeprefix("Value error, ")
     return problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"{where}: {said}", hint="the fields are in /openapi.json")
 

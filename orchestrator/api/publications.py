@@ -20,9 +20,10 @@ from ..publication.terms import DEFAULT_REMOTE, OUTSIDE, Form, Terms
 from ..publication.told import Told, told_of
 from .access import Caller, Publisher, Viewer
 from .reach import Reach
+from .reading import BodyRoute
 from .tasks import Body
 
-router = APIRouter(prefix="/v1", tags=["publications"])
+router = APIRouter(route_class=BodyRoute, prefix="/v1", tags=["publications"])
 
 # What a forge wants to be waited for longer is held: who calls has a proxy that gives up after about a minute.
 MAX_WAIT_S = 20.0

@@ -9,9 +9,10 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from .access import Submitter, Viewer
+from .reading import BodyRoute
 from .tasks import NEXT, Accepted, Body, accepted
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
+router = APIRouter(route_class=BodyRoute, prefix="/v1/sessions", tags=["sessions"])
 
 MAX_LISTED = 200
 

@@ -26,13 +26,16 @@ from ..session.told import cost_as_json, tree_as_json
 from ..submit import DRIVERS, TaskFields
 from .access import Caller, Submitter, Viewer
 from .answers import told_at_once
-from .known import unknown_in
+from .known import MAX_LISTED as MAX_IN_LIST
+from .known import too_long_in, unknown_in
 from .prefix import prefix_of
 from .problems import Problem
+from .reading import BodyRoute
 
-router = APIRouter(prefix="/v1", tags=["tasks"])
+router = APIRouter(route_class=BodyRoute, prefix="/v1", tags=["tasks"])
 
 MAX_LISTED = 1000
+MAX_UNKNOWN = 20  # of a body's own fields; each is an error of its own
 NEXT = "Next-Cursor"
 IdempotencyKey = Annotated[
     str,
@@ -55,8 +58,12 @@ class Body(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown(cls, said: Any) -> Any:
-        if place := next((place for place in unknown_in(cls, said) if "." in place), None):
-            raise ValueError(f"there is no field {place!r}")
+        """At the first: what is wrong a thousand times would be a thousand errors."""
+        if place := next(too_long_in(cls, said), None):
+            raise ValueError(f"{place} has more than {MAX_IN_LIST:,} elements")
+        for number, place in enumerate(unknown_in(cls, said)):
+            if "." in place or number == MAX_UNKNOWN:
+                raise ValueError(f"there is no field {place[:200]!r}")
         return said
 
 

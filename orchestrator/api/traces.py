@@ -18,10 +18,11 @@ from ..session.told import funds_as_json, tree_as_json
 from .access import Approver, Caller, Viewer
 from .answers import told_at_once
 from .budgets import Cap, Money
+from .reading import BodyRoute
 from .streams import EventStream
 from .tokens import Tokens
 
-router = APIRouter(prefix="/v1/traces", tags=["traces"])
+router = APIRouter(route_class=BodyRoute, prefix="/v1/traces", tags=["traces"])
 
 # Proxies and browsers end a stream that is silent for longer than about a minute.
 SILENCE_S = 15.0

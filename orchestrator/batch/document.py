@@ -15,6 +15,7 @@ from .spec import BatchSpec
 # People write a hundredth of that. The reader of YAML takes up to 3 s for as much.
 MAX_BYTES = {"TOML": 256 * 1024, "YAML": 64 * 1024, "JSON": 256 * 1024}
 MAX_DEPTH = 100
+MAX_VALUES = 30_000  # each that is wrong is an error of its own
 NAME = "the batch"
 
 
@@ -64,8 +65,11 @@ def _require_no_aliases(text: str) -> None:
 
 def _texts(values: Any) -> Iterator[str]:
     waiting: list[Any] = [values]
+    count = 0
     while waiting:
         one = waiting.pop()
+        if (count := count + 1) > MAX_VALUES:
+            raise BadBatchFile(f"{NAME} has more than {MAX_VALUES:,} values", hint="name files by globs, or send parts")
         if isinstance(one, str):
             yield one
         elif isinstance(one, dict):

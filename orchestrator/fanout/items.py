@@ -109,8 +109,9 @@ def require_short(prompt: str, items: Iterable[Item], *, beside_bytes: int = 0) 
 
 
 def _filling_bytes(places: Mapping[str, int], item: Item) -> int:
-    """Of what fills the places; with what stands there now, a little more than the filled text will have."""
-    return sum(times * _size_of(item.get(name, "")) for name, times in places.items())
+    """Of what fills the places; with what stands there now, a little more than the filled text will have. By the item's
+    fields: a prompt may name thousands of places that no item fills."""
+    return sum(places[name] * _size_of(value) for name, value in item.items() if name in places)
 
 
 def _size_of(text: str) -> int:

@@ -16,6 +16,7 @@ from ...batch.spec import Repository
 from ...batch.starts import fetched
 from ..caller import Caller
 from ..reach import Reach
+from ..spooling import Spool
 from .forms import lines_of, text_of, unusable
 
 MAX_FILES = 20
@@ -35,23 +36,26 @@ async def workspace_of(request: Request, caller: Caller, form: FormData) -> Work
         async with places:
             workspace = await _fetched(caller, Repository(url=url, base=base))
     elif bundle:
-        content = await bundle[0].read()
-        ref = await caller.muster.transport.blobs.put(content)
-        workspace = Workspace(bundle=ref, base=base_in(content, base))
+        spool: Spool = request.app.state.spool
+        async with spool.whole(caller.token.name, bundle[0].file) as content:
+            ref = await caller.muster.transport.blobs.put(content)
+            workspace = Workspace(bundle=ref, base=base_in(content, base))
     else:
         return None
     return workspace.model_copy(update={"setup": lines_of(form, "setup"), "trusted": ""})
 
 
-async def attachments_of(caller: Caller, form: FormData) -> tuple[Attachment, ...]:
+async def attachments_of(request: Request, caller: Caller, form: FormData) -> tuple[Attachment, ...]:
     """The form's files, stored; what the browser says of a file's kind and name is a claim."""
     files = _uploads(form, "files")
     if len(files) > MAX_FILES:
         raise unusable(f"these are {len(files)} files, and {MAX_FILES} go along", "pack them into an archive")
     given: list[Attachment] = []
+    spool: Spool = request.app.state.spool
     for file in files:
         kind = file.content_type or "application/octet-stream"
-        given.append(await caller.muster.attach(await file.read(), name=file.filename or "file", media_type=kind))
+        async with spool.whole(caller.token.name, file.file) as content:
+            given.append(await caller.muster.attach(content, name=file.filename or "file", media_type=kind))
     return tuple(given)
 
 

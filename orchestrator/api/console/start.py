@@ -116,7 +116,7 @@ async def _goal(request: Request, caller: Caller, form: FormData) -> NewGoal:
     }
     async with in_words_of_pages():
         goal = NewGoal.model_validate(said)
-        workspace, attachments = await workspace_of(request, caller, form), await attachments_of(caller, form)
+        workspace, attachments = await workspace_of(request, caller, form), await attachments_of(request, caller, form)
     if goal.gate and workspace is None:
         raise unusable("a gate needs a repository to run in", "name its address, or send a bundle")
     return goal.model_copy(update={"workspace": workspace, "attachments": attachments})

@@ -16,11 +16,14 @@ from ..access import caller_of
 from ..caller import Caller
 from ..problems import Problem
 from ..rates import Rates
+from ..spooling import Spool
 from ..tokens import Right
 from .signing import SignedIn, Signer
 
 COOKIE = "muster_console"
 CSRF = "csrf"
+# Texts of a form with files, which stand in memory; a form without files is no longer than any other body.
+MAX_PARTS, MAX_PART_BYTES = 20, 256 * 1024
 
 
 class SignInNeeded(Exception):
@@ -45,7 +48,9 @@ def visitor_with(right: Right, *, to_look: bool = False) -> Callable[[Request], 
         require_right(caller, right, to_look=to_look)
         if request.method not in ("GET", "HEAD"):
             require_same_site(request)
-            await require_own_form(request, known.csrf)
+            spool: Spool = request.app.state.spool
+            async with spool.places[known.token.name]:
+                await require_own_form(request, known.csrf)
         return caller
 
     return check
@@ -70,7 +75,8 @@ async def signed_in(request: Request) -> SignedIn | None:
 
 async def require_own_form(request: Request, csrf: str) -> None:
     """403 for a form that another site's page has sent: it knows the cookie's value as little as this one."""
-    form = await request.form()
+    is_plain = not request.headers.get("content-type", "").lower().startswith("multipart/")
+    form = await (request.form() if is_plain else request.form(max_fields=MAX_PARTS, max_part_size=MAX_PART_BYTES))
     said = form.get(CSRF)
     if not isinstance(said, str) or not hmac.compare_digest(said.encode(), csrf.encode()):
         raise Problem(HTTPStatus.FORBIDDEN, "this form is not of this page", hint="load the page again")

@@ -88,7 +88,10 @@ class FanOut(Said):
     items: Annotated[
         list[str | dict[str, Any]],
         Field(
-            min_length=1, max_length=MAX_ITEMS, description="Texts such as paths, or objects whose fields are named."
+            min_length=1,
+            max_length=MAX_ITEMS,
+            fail_fast=True,
+            description="Texts such as paths, or objects whose fields are named.",
         ),
     ]
     agent: Annotated[Name, Field(description="explore reads only; general may do what its caller may.")] = "explore"

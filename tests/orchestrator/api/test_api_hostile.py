@@ -150,10 +150,10 @@ async def test_dead_letters_and_repositories_are_told_to_their_tenant_alone(api)
     assert ["theirs" in json.dumps(cards) for cards in workers.values()] == [True, False]
 
 
-@pytest.mark.parametrize("door", ["tasks", "goals", "batches"])
-async def test_a_key_of_the_fleets_own_is_nobodys(api, door: str):
+@pytest.mark.parametrize(("door", "body"), [("tasks", NEW), ("goals", {"goal": "x"}), ("batches", {})])
+async def test_a_key_of_the_fleets_own_is_nobodys(api, door: str, body: dict[str, Any]):
     key = {"Idempotency-Key": content_key("gate", "after")}
-    status, problem = await api.call("POST", f"/v1/{door}", who="submitter", json={}, headers=key)
+    status, problem = await api.call("POST", f"/v1/{door}", who="submitter", json=body, headers=key)
 
     assert status == 422
     assert "the fleet's own" in json.dumps(problem)
