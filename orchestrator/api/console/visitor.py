@@ -49,7 +49,7 @@ def visitor_with(right: Right, *, to_look: bool = False) -> Callable[[Request], 
         if request.method not in ("GET", "HEAD"):
             require_same_site(request)
             spool: Spool = request.app.state.spool
-            async with spool.places[known.token.name]:
+            async with spool.places[f"form:{known.token.name}"]:
                 await require_own_form(request, known.csrf)
         return caller
 
