@@ -8,11 +8,11 @@ from typing import Any, cast, get_args
 
 from pydantic import BaseModel
 
-MAX_LISTED = 1000
+MAX_IN_LIST = 1000
 
 
 def too_long_in(model: type[BaseModel], said: Any) -> Iterator[str]:
-    """The places of lists with more than MAX_LISTED elements; what takes any value is looked at by who reads that.
+    """The places of lists with more than MAX_IN_LIST elements; what takes any value is looked at by who reads that.
 
     >>> from envelope.messages import Workspace
     >>> list(too_long_in(Workspace, {"base": "x", "setup": ["true"] * 1001}))
@@ -24,7 +24,7 @@ def too_long_in(model: type[BaseModel], said: Any) -> Iterator[str]:
         field = model.model_fields.get(key)
         if field is None or _takes_anything(field.annotation):
             continue
-        if isinstance(value, list) and len(cast("list[Any]", value)) > MAX_LISTED:
+        if isinstance(value, list) and len(cast("list[Any]", value)) > MAX_IN_LIST:
             yield key
             continue
         for inner in _models_in(field.annotation):

@@ -26,8 +26,7 @@ from ..session.told import cost_as_json, tree_as_json
 from ..submit import DRIVERS, TaskFields
 from .access import Caller, Submitter, Viewer
 from .answers import told_at_once
-from .known import MAX_LISTED as MAX_IN_LIST
-from .known import too_long_in, unknown_in
+from .known import MAX_IN_LIST, too_long_in, unknown_in
 from .prefix import prefix_of
 from .problems import Problem
 from .reading import BodyRoute
