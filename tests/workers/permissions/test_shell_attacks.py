@@ -26,7 +26,11 @@ from workers.tools.bash import Bash
 SHELLS = [name for name in ("bash", "dash") if shutil.which(name)]
 RUN_TIMEOUT_S = 60
 # Not on every machine.
-MISSING = [name for name in ("awk", "make", "perl", "python", "split", "tar") if not shutil.which(name)]
+MISSING = [
+    name
+    for name in ("awk", "make", "perl", "python", "split", "tar", "cc", "zip", "cmake", "setarch", "diff3")
+    if not shutil.which(name)
+]
 GRANTED = (
     *(
         "git",
@@ -76,6 +80,36 @@ GRANTED = (
         "date",
         "chmod",
         "cp",
+        "cc",
+        "zip",
+        "cmake",
+        "gcc",
+        "linux64",
+        "setarch",
+        "strace",
+        "m4",
+        "sqlite3",
+        "diff3",
+        "ruby",
+        "psql",
+        "mysql",
+        "php",
+        "deno",
+        "npm publish",
+        "npm rebuild",
+        "kubectl",
+        "cargo",
+        "pip",
+        "gh",
+        "bsdtar",
+        "ssh-keygen",
+        "dpkg",
+        "rename",
+        "sdiff",
+        "go",
+        "chroot",
+        "fakeroot",
+        "clang-15",
     ),
 )
 # With a network, so that a text that is not understood is asked for, and nobody answers.
@@ -147,6 +181,21 @@ LIVE = [
     'echo -c \'import os\' | xargs python -c \'import os; os.system("evil")\'',
     'echo "1e evil" | xargs -I% sed % code', "find code -exec sed '1e evil' {} \\;",
     "PYTHONSTARTUP=./e.py python -i < /dev/null", "PERL5OPT='-I. -Me' perl code",
+    "git -C repo update-index --index-info < conflict; git -C repo merge-index evil -a",
+    "tar cvvvvvvIf evil x.tar code", "tar cMLFf 10 evil x.tar big", "make CC=evil one.o",
+    "make AR=evil -B 'x.a(one.o)'", "make CFLAGS='-x;evil' one.o", "make 'V=$(shell evil)' one.o CC='$(V)'",
+    "make 'TESTS=;evil' -f evil2.mk", "make all -f evil.mk", "make one.o all --eval='all: ; evil'",
+    "echo 'BEGIN { system(\"evil\") }' | awk -f -", "echo 'BEGIN { system(\"evil\") }' | awk -f /dev/stdin",
+    "echo 'BEGIN { system(\"evil\") }' | awk -f empty.awk -f/dev/stdin",
+    "echo 'system(\"evil\")' | perl /dev/stdin", "echo 'system(\"evil\")' | perl /proc/self/fd/0",
+    "echo 'system(\"evil\")' | perl ./../../../../../../../dev/stdin",
+    "echo 'import os; os.system(\"evil\")' | python /dev/fd/0",
+    "echo 'import os; os.system(\"evil\")' | python -m code",
+    "python -m timeit -n 1 'import os; os.system(\"evil\")'", "split --f=evil code",
+    "zip -qr x.zip code -T -TT evil", "cc -wrapper evil -c one.c", "cc -Bbin2/ one.c",
+    "echo '-wrapper evil' > o; cc @o one.c",
+    "cmake -DCMAKE_C_COMPILER=evil -S . -B b",
+    "cmake -E env evil", "echo $PWD/bin/evil | setarch x86_64 -R", "diff3 --diff-program=evil code code code",
 ]  # fmt: skip
 
 JUDGED = [
@@ -196,9 +245,22 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for folder in ("bin", "bin2", "home", "repo"):
         (root / folder).mkdir()
     evil = f"#!/bin/sh\n: > {root}/ran\n"
-    for name, text in {"bin/evil": evil, "bin2/ls": evil, "lib.sh": "evil\n", "code": "a[$(evil)]\n"}.items():
+    for name, text in {
+        "bin/evil": evil,
+        "bin2/ls": evil,
+        "bin2/as": evil,
+        "lib.sh": "evil\n",
+        "code": "a[$(evil)]\n",
+    }.items():
         (root / name).write_text(text)
         (root / name).chmod(0o755)
+    for name, text in {
+        "one.c": "int x;\n",
+        "empty.awk": "",
+        "CMakeLists.txt": "project(x C)\n",
+        "evil2.mk": "all: ; true $(TESTS)\n",
+    }.items():
+        (root / name).write_text(text)
     (root / "e.py").write_text("import os\nos.system('evil')\n")
     (root / "e.pm").write_text("system('evil'); 1;\n")
     (root / "evil.mk").write_text("all:\n\tevil\n")
@@ -207,6 +269,10 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / "repo" / "one").write_text("one\n")
         subprocess.run(["git", *command], cwd=root / "repo", env=environment(root), check=True)
     (root / "repo" / "one").write_text("one\ntwo\n")
+    hashed = subprocess.run(
+        ["git", "rev-parse", "HEAD:one"], cwd=root / "repo", capture_output=True, text=True, check=True
+    )
+    (root / "conflict").write_text("".join(f"100644 {hashed.stdout.strip()} {part}\ttwo\n" for part in (1, 2, 3)))
     return root
 
 
@@ -336,6 +402,27 @@ def test_a_deny_holds_however_a_command_is_written(text: str):
     guard = Guard(("*:**", "network:example.org"), (*DEFAULTS, *NO_PUSH))
 
     assert guard.check(Bash().targets({"command": text})) is not None
+
+
+# Programs that run another one, as far as they are on this machine.
+RUNNING = [
+    "prlimit", "prlimit --nofile=1024 -v", "setarch -R", "setarch x86_64 -R", "linux64", "linux32 -R", "setpriv --nnp",
+    "chrt -o 0", "choom -n 0 --", "taskset -c 0", "ionice -c 3", "cmake -E env", "cmake -E env A=1", "cmake -E time",
+    "cmake -E chdir .", "ssh-agent", "ssh-agent -t 5", "valgrind -q --tool=none", "xvfb-run -a", "numactl --all",
+    "catchsegv", "unshare -r", "nsenter", "runuser -u root", "su -c", "script -qc", "watch", "strace -f", "ltrace",
+    "perf stat", "flock f", "parallel", "dbus-run-session --", "systemd-run --user", "faketime -f +1", "fakeroot",
+    "chroot .", "runcon -t x", "stdbuf -oL", "setsid -w", "busybox nice", "time -p", "pkexec",
+    "start-stop-daemon -S -a",
+    "env -u X", "nice -n 1", "nohup", "timeout --foreground 9", "/lib64/ld-linux-x86-64.so.2", "bwrap", "firejail",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("runner", RUNNING)
+def test_a_deny_holds_behind_every_program_that_runs_another(runner: str):
+    rules = parse_rules({"bash": {"*": "allow", "evil": "deny", "evil *": "deny"}})
+    guard = Guard(("*:**", "network:example.org"), (*DEFAULTS, *rules))
+
+    assert guard.check(Bash().targets({"command": f"{runner} evil"})) is not None
 
 
 @pytest.mark.parametrize(
