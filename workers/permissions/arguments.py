@@ -25,15 +25,20 @@ _GIT_READS = frozenset({"--get", "--get-all", "--list", "-l", "--get-regexp", "g
 _GIT_KEYS = re.compile(
     r"user\.(?:name|email)|init\.defaultBranch|(?:advice|color)\.\w+|pull\.(?:rebase|ff)|push\.default"
 )
+# A transport of git's own (`ext::sh -c …`), and go's linker.
+_WORDS_RUN = {"git": re.compile(r"\w+::"), "go": re.compile(r".*-extld", re.DOTALL)}
 MAKES = ("make", "gmake")
 TARS = ("tar", "gtar", "bsdtar")
 _SUBCOMMAND = re.compile(r"[\w@%+=:,./-]+")
 # The built-in rules and every Makefile hand variables to a shell, and run what some of them name. So nothing that a
 # shell or make reads as more than words, and only for names that are no program's, or with values that are none.
+_FLAG = (
+    r"-(?:O\w?|g\d?|[DU]\w+(?:=[\w.]+)?|[IL][\w./-]+|l\w+|std=[\w+]+|W[\w=-]*|pedantic|pthread|static|shared"
+    r"|f(?!plugin|pass-plugin|use-ld|module-mapper)[\w=-]+|m[\w=.-]+)"
+)
 _MAKE_VALUES = re.compile(
     r"\d*|(?i:y|yes|n|no|true|false|on|off)|(?:ccache )?(?:g?cc|[gc]\+\+|clang(?:\+\+)?|gfortran)(?:-?[\d.]+)?"
-    r"|(?: *-(?:O\w?|g\d?|[DU]\w+(?:=[\w.]+)?|[IL][\w./-]+|l\w+|std=[\w+]+|W[\w=-]*|pedantic|pthread|static|shared"
-    r"|f(?!plugin|pass-plugin|use-ld|module-mapper)[\w=-]+|m[\w=.-]+))+"
+    rf"|{_FLAG}(?: +{_FLAG})*"
 )
 _MAKE_NAMES = re.compile(
     r"(?:V|Q|VERBOSE|DEBUG|TESTS?|TEST_?(?:FILES?|NAMES?|ARGS|CASES?|PATHS?|FILTER|OPTS)|(?:PYTEST_?)?ARGS|VERSION|TAG"
@@ -46,9 +51,9 @@ _MAKE_NAMES = re.compile(
 _PYTHON_RUNS = frozenset({"timeit", "code", "pdb", "asyncio", "IPython", "bpython", "ptpython"})
 # What CMake runs by what is defined for it.
 _CMAKE_RUNS = re.compile(
-    r"(?:-D)?(?:CMAKE_\w*(?:COMPILER\w*|LAUNCHER|PROGRAM|LINKER|ARCHIVE_\w+|CREATE_\w+|LINK_EXECUTABLE|COMMAND|AR|NM"
-    r"|RANLIB|EMULATOR|CPPCHECK|CLANG_TIDY|INCLUDE_WHAT_YOU_USE|FLAGS\w*)"
-    r"|\w+_EXECUTABLE|RULE_LAUNCH_\w+)(?::\w+)?=(?P<value>.*)",
+    r"(?:-D)?(?:CMAKE_\w*(?:COMPILER|LAUNCHER|PROGRAM|LINKER|ARCHIVE_(?:CREATE|APPEND|FINISH)|CREATE_[A-Z]+_[A-Z]+"
+    r"|LINK_EXECUTABLE|COMPILE_OBJECT|COMMAND|AR|NM|RANLIB|EMULATOR|CPPCHECK|CLANG_TIDY|INCLUDE_WHAT_YOU_USE"
+    r"|FLAGS(?:_[A-Z]+)?)|\w+_EXECUTABLE|RULE_LAUNCH_[A-Z]+)(?::[A-Z]+)?=(?P<value>.*)",
     re.DOTALL,
 )
 
@@ -122,8 +127,8 @@ def _command_carries_code(name: str, rest: Values, row: Row) -> bool:
         return True
     if name in MAKES:
         return not all(map(_is_plain_for_make, rest))
-    if name == "git" and any(value and re.match(r"\w+::", value) for value in rest):
-        return True  # a transport of its own: `ext::sh -c …`
+    if name in _WORDS_RUN and any(value and _WORDS_RUN[name].match(value) for value in rest):
+        return True
     if rest[:1] == ["config"] and name == "git":
         return not _reads_config(rest[1:])
     following = next((value for value in rest[1:] if value and not value.startswith("-")), "")
@@ -166,9 +171,9 @@ def _reads_config(rest: Values) -> bool:
 
 
 def _name(values: Values) -> str:
-    """The row's name for a program: without its folder, and without a version behind it."""
+    """The row's name for a program: without its folder, what it compiles for, and a version behind it."""
     base = (values[0] or "").rpartition("/")[2]
-    return base if base in PROGRAMS else re.sub(r"-?[\d.]+$", "", base)
+    return base if base in PROGRAMS else re.sub(r"^\w+-(?:\w+-)+(?=g?cc|[gc]\+\+|ld|ar)|-?[\d.]+$", "", base)
 
 
 def _row(values: Values) -> Row | None:

@@ -201,6 +201,10 @@ PROGRAMS: dict[str, Row] = {
     **_rows("diff3, sdiff", Row("--diff-program=!", anywhere=True)),
     "dpkg": Row("--pre-invoke=! --post-invoke=! --status-logger=!", anywhere=True),
     **_rows("ssh-keygen, ssh-add", Row("-D=! -s=! -S=! -w=!", anywhere=True)),
+    "ctest": Row("--test-command=! --build-makeprogram=!", anywhere=True),
+    "meson": Row("--wrapper=! --gdb-path=!", anywhere=True),
+    **_rows("bazel, bazelisk", Row("--run_under=! --workspace_status_command=!", anywhere=True)),
+    **_rows("gpg, gpg2", Row("--exec-path=! --photo-viewer=! --agent-program=! --dirmngr-program=!", anywhere=True)),
     "ssh-copy-id": Row("-o=!", anywhere=True),
     "java": Row(
         "-javaagent! -agentpath! -agentlib! -XX:OnError! -XX:OnOutOfMemoryError! @", anywhere=True, clusters=False,

@@ -110,6 +110,13 @@ GRANTED = (
         "chroot",
         "fakeroot",
         "clang-15",
+        "clang",
+        "gpg",
+        "ctest",
+        "meson",
+        "bazel",
+        "x86_64-linux-gnu-gcc-12",
+        "linux32",
     ),
 )
 # With a network, so that a text that is not understood is asked for, and nobody answers.
@@ -235,6 +242,23 @@ JUDGED = [
     "sh f -c; sh -s < f", "bash --rcfile x", "bash --init-file x", "ls\x00evil", "ls\revil", "ls\u2028evil",
     "ls \xa0evil", "ls\x0bevil", "cat <<E\nE\\\n\nevil\nE", "cat <<\\E\nevil\nE", "ls !(a)",
     "find . -exec sh -c '{}' \\;", "find . -okdir evil \\;",
+    "ruby -v -e 1", "ruby -ve 1", "psql -f x.sql -c '\\! ls'", "psql -f -", "psql -f/dev/stdin", 'psql -f "$x"',
+    "mysql -f -e 'system ls'", "php -f /dev/stdin", "php -nf/dev/stdin", "deno run -", "python -mtimeit x",
+    "python -m pdb x.py", 'python -m "$x"', "awk -f a.awk -f - b", "echo 'syscmd(x)' | m4", "rename 's/a/b/e' f",
+    "npm publish --script-shell=x", "npm rebuild --shell=x", "kubectl get pods --kubeconfig=x",
+    'x=--kubeconfig=y; kubectl get "$x"', "cargo fetch --config x", "xargs cargo test < f",
+    "pip config --editor x edit",
+    "make -j4 all MAKE=x", "make CC=./clang all", "make CFLAGS=-B. all", "make LDFLAGS=-fplugin=x all",
+    "make PREFIX='/usr;x' install", "make CROSS_COMPILE=x- all", "make SHELL=x", "make 'x:=$(shell y)'",
+    "make CFLAGS=-wrapper all", 'x=CC=y; make all "$x"', "cmake --build b -- CC=x", "cmake --build b -- -f x.mk",
+    "cmake -D CMAKE_C_COMPILER_LAUNCHER=x -S . -B b", "cmake -P /dev/stdin", "cmake -E __run_co_compile --launcher=x",
+    "go build -ldflags '-extld=x' .", "clang -fpass-plugin=x y.c", "clang-15 -fplugin=x y.c",
+    "x86_64-linux-gnu-gcc-12 -B. x.c", "gh alias set x '!y'", "git x", "git evil", "git submodule--helper foreach x",
+    "git for-each-repo --config=a.b -c alias.x=!y x", "git credential-store get", "git upload-pack x",
+    "git remote-ext x y", "tar cIf x y", "bsdtar cvIf x y", "tar cvvvvF x y", "sort --co=x f", "ssh-keygen -D x",
+    "dpkg --pre-invoke=x -i y", "sdiff --diff-p=x a b", "gpg --exec-path=x f", "ctest --test-command x",
+    "meson test --wrapper=x", "bazel run --run_under=x y", "strace -o '|x' ls", "strace -o!x ls", "chroot /",
+    "fakeroot", "linux64", "linux32 < f",
 ]  # fmt: skip
 
 
@@ -469,6 +493,30 @@ def test_a_hostile_text_is_judged_within_a_bounded_time(piece: str):
             begun = time.process_time()
             NARROW.check(Bash().targets({"command": text}))
             assert time.process_time() - begun < CPU_BOUND_S
+
+
+@pytest.mark.parametrize(
+    "text", ["make X='{}'", "make {}=1", "cmake -D{}", "cmake -DCMAKE_{}=", "go build '{}'", "cc -f{}"]
+)
+def test_a_hostile_setting_is_judged_within_a_bounded_time(text: str):
+    for piece in (
+        "-W",
+        "-f-",
+        " -O",
+        "CMAKE_",
+        "COMPILER",
+        "FLAGS_A",
+        "CREATE_",
+        "../",
+        "-extl",
+        "a-",
+        "1.",
+        "[",
+        "A=B",
+    ):
+        begun = time.process_time()
+        NARROW.check(Bash().targets({"command": text.format(piece * (8_000 // len(piece)) + "!")}))
+        assert time.process_time() - begun < CPU_BOUND_S
 
 
 def test_what_a_program_sets_for_its_terminal_is_judged_like_the_line():
