@@ -339,6 +339,7 @@ CODE = (
 RUNNERS = (
     b"find . -exec sudo -n env A=1 rm {} \\; -ok sed '1q;s/a/b/' x +",
     b"xargs -I a git -C x -c a=b log; timeout 5 nice sh -c 'make a=b; tar -a x {a,b}'",
+    b"prlimit --nofile=1 -c setarch x86_64 -R cmake -E env A=1 make CC=x V=1; git x; awk -f - x; cmake -DX=1 -- y=z",
 )
 SHELL = (
     *(

@@ -7,9 +7,11 @@ other program it runs (`git -c core.pager=…`, `tar --to-command=…`).
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import takewhile
 
 from .programs import PROGRAMS, Row
 from .syntax import Unparsable
@@ -23,9 +25,37 @@ _GIT_READS = frozenset({"--get", "--get-all", "--list", "-l", "--get-regexp", "g
 _GIT_KEYS = re.compile(
     r"user\.(?:name|email)|init\.defaultBranch|(?:advice|color)\.\w+|pull\.(?:rebase|ff)|push\.default"
 )
+# A transport of git's own (`ext::sh -c …`), and go's linker.
+_WORDS_RUN = {"git": re.compile(r"\w+::"), "go": re.compile(r".*-extld", re.DOTALL)}
 MAKES = ("make", "gmake")
+TARS = ("tar", "gtar", "bsdtar")
 _SUBCOMMAND = re.compile(r"[\w@%+=:,./-]+")
-_SETS_MAKE = re.compile(r"(?:\.?SHELL\w*|MAKE\w*|GNUMAKEFLAGS)\s*[:?+!]?=")
+# The built-in rules and every Makefile hand variables to a shell, and run what some of them name. So nothing that a
+# shell or make reads as more than words, and only for names that are no program's, or with values that are none.
+_FLAG = (
+    r"-(?:O\w?|g\d?|[DU]\w+(?:=[\w.]+)?|[IL][\w./-]+|l\w+|std=[\w+]+|W[\w=-]*|pedantic|pthread|static|shared"
+    r"|f(?!plugin|pass-plugin|use-ld|module-mapper)[\w=-]+|m[\w=.-]+)"
+)
+_MAKE_VALUES = re.compile(
+    r"\d*|(?i:y|yes|n|no|true|false|on|off)|(?:ccache )?(?:g?cc|[gc]\+\+|clang(?:\+\+)?|gfortran)(?:-?[\d.]+)?"
+    rf"|{_FLAG}(?: +{_FLAG})*"
+)
+_MAKE_NAMES = re.compile(
+    r"(?:V|Q|VERBOSE|DEBUG|TESTS?|TEST_?(?:FILES?|NAMES?|ARGS|CASES?|PATHS?|FILTER|OPTS)|(?:PYTEST_?)?ARGS|VERSION|TAG"
+    r"|ENV|ARCH|OS|GOOS|GOARCH|PLATFORM|TARGET|MODE|CONFIG|PROFILE|FEATURES|BUILD(?:_?(?:TYPE|MODE|DIR))?|O"
+    r"|OUT(?:_?DIR)?|OUTPUT|prefix|PREFIX|DESTDIR|SRC|PKG|PACKAGE|MODULE|NAME|FILES?|FILTER|K|N|JOBS|SEED|PORT|HOST"
+    r"|IMAGE|BRANCH|COMMIT|MSG|MESSAGE|COVERAGE|LEVEL|LOG_?LEVEL|LANG|BOARD|SPHINXOPTS"
+    r")\s*[:?+]{0,3}=[\w./:@%,+=\[\] ~-]*|PYTHON=python[\d.]*"
+)
+# Modules of Python that run what stands in their arguments, or what comes from the input.
+_PYTHON_RUNS = frozenset({"timeit", "code", "pdb", "asyncio", "IPython", "bpython", "ptpython"})
+# What CMake runs by what is defined for it.
+_CMAKE_RUNS = re.compile(
+    r"(?:-D)?(?:CMAKE_\w*(?:COMPILER|LAUNCHER|PROGRAM|LINKER|ARCHIVE_(?:CREATE|APPEND|FINISH)|CREATE_[A-Z]+_[A-Z]+"
+    r"|LINK_EXECUTABLE|COMPILE_OBJECT|COMMAND|AR|NM|RANLIB|EMULATOR|CPPCHECK|CLANG_TIDY|INCLUDE_WHAT_YOU_USE"
+    r"|FLAGS(?:_[A-Z]+)?)|\w+_EXECUTABLE|RULE_LAUNCH_[A-Z]+)(?::[A-Z]+)?=(?P<value>.*)",
+    re.DOTALL,
+)
 
 
 def operands_at(values: Values) -> int:
@@ -59,7 +89,7 @@ def is_open(values: Values) -> bool:
         raise Unparsable(f"which command of {values[0]!r} this is comes from elsewhere")
     if row.commands:
         name, command = _name(values), values[operands_at(values)]
-        return name in MAKES or f"{name} {command}" in PROGRAMS
+        return row.throughout or f"{name} {command}" in PROGRAMS
     return not row.from_input or _scan(values, row)[0] >= len(values)
 
 
@@ -79,25 +109,56 @@ def carries_code(values: Values) -> bool:
         return False
     at, code, doubtful = _scan(values, row)
     if row.commands:
-        return code or _command_carries_code(name, values[at:])
+        return code or _command_carries_code(name, values[at:], row)
     return code or doubtful
 
 
-def _command_carries_code(name: str, rest: Values) -> bool:
+def is_input(name: str) -> bool:
+    """Is a file of this name, or may it be, what a program gets as its input?
+
+    >>> is_input("-"), is_input("/dev/stdin"), is_input("..//../proc/self/fd/0"), is_input("dev/x.py")
+    (True, True, True, False)
+    """
+    return name == "-" or re.match(r"(?:/+|(?:\.\./)+)(?:dev|proc)\b", posixpath.normpath(name)) is not None
+
+
+def _command_carries_code(name: str, rest: Values, row: Row) -> bool:
+    if row.throughout and _has_code_option(rest, _options(row.options)):
+        return True
     if name in MAKES:
-        return any(value is not None and _SETS_MAKE.match(value) for value in rest)
-    if name == "git" and any(value and re.match(r"\w+::", value) for value in rest):
-        return True  # a transport of its own: `ext::sh -c …`
+        return not all(map(_is_plain_for_make, rest))
+    if name in _WORDS_RUN and any(value and _WORDS_RUN[name].match(value) for value in rest):
+        return True
     if rest[:1] == ["config"] and name == "git":
         return not _reads_config(rest[1:])
     following = next((value for value in rest[1:] if value and not value.startswith("-")), "")
     words = [name, *(value or "" for value in rest[:1]), following]
     for length in (3, 2):
-        row = PROGRAMS.get(" ".join(words[:length]))
-        if row is not None and len(words) >= length:
-            _, code, _ = _scan(rest[length - 2 :], row)
+        own = PROGRAMS.get(" ".join(words[:length]))
+        if own is not None and len(words) >= length:
+            _, code, _ = _scan(rest[length - 2 :], own)
             return code
+    return bool(row.harmless) and bool(rest) and rest[0] not in row.harmless.split()
+
+
+def _has_code_option(rest: Values, options: dict[str, str]) -> bool:
+    """Behind the command, too; what is not told may be one."""
+    for value in takewhile(lambda value: value != "--", rest):
+        if value in (None, UNTOLD):
+            return True
+        if value and value.startswith("-") and "!" in _marks(value, options, anywhere=True)[0]:
+            return True
     return False
+
+
+def _is_plain_for_make(word: str | None) -> bool:
+    """A target, an option, `V=1`, `PREFIX=/usr`."""
+    if word is None or word == UNTOLD:
+        return False
+    name, equals, value = word.partition("=")
+    if not equals or word.startswith("-") or _MAKE_NAMES.fullmatch(word):
+        return True
+    return bool(re.fullmatch(r"\w+\s*[:?+]{0,3}", name) and _MAKE_VALUES.fullmatch(value))
 
 
 def _reads_config(rest: Values) -> bool:
@@ -110,9 +171,9 @@ def _reads_config(rest: Values) -> bool:
 
 
 def _name(values: Values) -> str:
-    """The row's name for a program: without its folder, and without a version behind it."""
+    """The row's name for a program: without its folder, what it compiles for, and a version behind it."""
     base = (values[0] or "").rpartition("/")[2]
-    return base if base in PROGRAMS else re.sub(r"[\d.]+$", "", base)
+    return base if base in PROGRAMS else re.sub(r"^\w+-(?:\w+-)+(?=g?cc|[gc]\+\+|ld|ar)|-?[\d.]+$", "", base)
 
 
 def _row(values: Values) -> Row | None:
@@ -139,7 +200,7 @@ def _scan(values: Values, row: Row) -> tuple[int, bool, bool]:
             continue
         if value == "--":
             return (at + 1, code, doubtful) if not row.anywhere else (len(values), code, doubtful)
-        if row.anywhere and value in options:
+        if row.anywhere and "!" in options.get(value, ""):
             code, at = True, at + 1
             continue
         if not value.startswith("-") or value == "-":
@@ -147,36 +208,52 @@ def _scan(values: Values, row: Row) -> tuple[int, bool, bool]:
                 at += 1
                 continue
             if not row.anywhere:
-                return at, code or (row.from_input and value == "-"), doubtful
-            # `tar xIf prog`
-            code = code or (at == 1 and name == "tar" and "=" not in value and "I" in value.partition(".")[0][:6])
+                return at, code or (row.from_input and is_input(value)), doubtful
+            code = code or (value.startswith("@") and "@" in options)
+            # `tar xIf prog`: its first word is one of letters, dash or not
+            code = code or (at == 1 and "-I" in options and name in TARS and bool({"I", "F"} & set(value)))
             at += 1
             continue
-        marks, takes_next = _marks(value, options, anywhere=row.anywhere)
-        if "?" in marks:
+        marks, takes_next = _marks(value, options, anywhere=row.anywhere, clusters=row.clusters)
+        if marks == "?" and at + 1 == len(values):
             return len(values), code if not row.always else False, False
         code, doubtful = code or "!" in marks, doubtful or "*" in marks
+        if "=" in marks and (row.from_input or row.always):
+            code = code or _reads_input(value, values[at + 1] if takes_next and at + 1 < len(values) else "")
+        if "." in marks and row.always:
+            following = values[at + 1 + takes_next :]
+            ends = all(each is not None and each != UNTOLD and not each.startswith("-") for each in following)
+            return len(values), not ends or _reads_input(*values[at : at + 1 + takes_next]), doubtful
         if "." in marks:
-            return len(values), False if row.always else code, doubtful
+            module = values[at + 1] if takes_next and at + 1 < len(values) else value.partition("m")[2]
+            return len(values), code or module in _PYTHON_RUNS | {None, UNTOLD}, doubtful
         if takes_next and values[at + 1 : at + 2] == [None] and not row.anywhere:
             return at, code, True
         at += 2 if takes_next else 1
     return len(values), code or row.from_input, doubtful
 
 
-def _marks(value: str, options: dict[str, str], *, anywhere: bool) -> tuple[str, bool]:
+def _reads_input(option: str | None, value: str | None = "") -> bool:
+    """Is an option's value, in its word or behind it, the program's input, or may it be?"""
+    attached = re.sub(r"^(?:--[\w-]+=|-[A-Za-z]+)", "", option or "")
+    return value in (None, UNTOLD) or is_input(attached) or is_input(value or "")
+
+
+def _marks(value: str, options: dict[str, str], *, anywhere: bool, clusters: bool = True) -> tuple[str, bool]:
     """The marks of the options in a word ("*": one is unknown), and whether the next word is a value of the last."""
     name, equals, _ = value.partition("=")
     if name in options:
         return options[name], "=" in options[name] and not equals
     if value.startswith("--"):
         # programs take what begins like one of their options for it
-        longer = [marks for option, marks in options.items() if option.startswith(name) and len(name) > 3]
+        longer = [marks for option, marks in options.items() if option.startswith(name) and len(name) > 2]
         if longer:
             return "".join(longer), any("=" in marks for marks in longer) and not equals
         return ("" if anywhere else "*"), False
-    if any(len(option) > 2 and value.startswith(option) for option in options if not option.startswith("--")):
+    if any("!" in options[each] and len(each) > 2 and value.startswith(each) for each in options if each[1:2] != "-"):
         return "!", False
+    if not clusters:
+        return options.get(value[:2], ""), False
     found = ""
     for index, letter in enumerate(value[1:], 1):
         marks = options.get(f"-{letter}")
@@ -250,26 +327,43 @@ _AWK_RUNS = re.compile(r"system|getline|@|(?<!\|)\|(?!\|)")
 
 
 def _awk_carries_code(rest: Values) -> bool:
-    words = iter(rest)
+    words, has_file = iter(rest), False
     for value in words:
         if value is None:
             return True
         if value in ("-F", "-v"):
-            if next(words, None) is None and value == "-F":
-                continue
-        elif value == "-f":
-            return False  # a file is as good as a program
+            next(words, None)
+        elif value.startswith("-f"):
+            name = value[2:] or next(words, None)
+            if name is None or is_input(name):
+                return True
+            has_file = True  # it is as good as a program
         elif re.match(r"-[Fv].", value):
             continue
         elif value.startswith("-"):
             return True
+        elif has_file:
+            return False
         else:
             printed = value.find("print")
             return _AWK_RUNS.search(value) is not None or (printed >= 0 and ">" in value[printed:])
     return False
 
 
+def _cmake_carries_code(rest: Values) -> bool:
+    """What it is told to compile with, or to hand to make (`cmake -E env` is a runner)."""
+    own = list(takewhile(lambda value: value != "--", rest))
+    found = [_CMAKE_RUNS.fullmatch(value) for value in own if value is not None]
+    return (
+        any(value is None or is_input(value) for value in own)
+        or not all(_MAKE_VALUES.fullmatch(each["value"]) for each in found if each)
+        or any((value or "").startswith("__") for value in own)
+        or _command_carries_code("make", rest[len(own) + 1 :], PROGRAMS["make"])
+    )
+
+
 _BY_PROGRAM: dict[str, Callable[[Values], bool]] = {
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk_carries_code),
     **dict.fromkeys(("sed", "gsed"), _sed_carries_code),
+    "cmake": _cmake_carries_code,
 }

@@ -13,17 +13,18 @@ from dataclasses import dataclass
 from getopt import GetoptError, getopt
 from itertools import takewhile
 
-from .arguments import operands_at
+from .arguments import UNTOLD, is_input, operands_at
 from .syntax import Unparsable
 from .words import SimpleCommand, Word
 
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """`switches` and `long` as `getopt` takes them; with one of `asks` it only tells something.
+    """`switches` and `long` as `getopt` takes them (`name=?`: a value stands in the same word, if at all); with one of
+    `asks` it runs no command.
 
     `operands`: how many words of its own stand before the command. `folder`: the options that name the folder which it
-    runs the command in.
+    runs the command in; `moves`: it does so in another folder anyway. `alone_a_shell`: without a command, a shell.
     """
 
     switches: str = ""
@@ -31,23 +32,75 @@ class Runner:
     asks: str = ""
     operands: int = 0
     folder: tuple[str, ...] = ()
+    moves: bool = False
+    alone_a_shell: bool = False
 
 
+_LIMITS = (
+    "core data nice fsize sigpending memlock rss nofile msgqueue rtprio stack cpu nproc as locks rttime"  # of prlimit
+)
+_PRIVILEGES = (
+    "no-new-privs nnp clear-groups keep-groups init-groups reset-env ambient-caps= inh-caps= bounding-set= ruid= euid="
+    " rgid= egid= reuid= regid= groups= securebits= pdeathsig= selinux-label= apparmor-profile="
+)
+_VALGRIND = (
+    "tool= leak-check= show-leak-kinds= track-origins= error-exitcode= log-file= log-fd= suppressions= num-callers="
+    " gen-suppressions= trace-children= child-silent-after-fork= xml= xml-file= show-reachable= undef-value-errors="
+    " errors-for-leak-kinds= leak-resolution= massif-out-file= callgrind-out-file= cachegrind-out-file= dump-instr="
+    " collect-jumps= cache-sim= branch-sim= main-stacksize= time-unit="
+)
+# What `setarch` takes for an architecture, each of which may be a name of its own, too.
+_ARCHITECTURES = (
+    "linux32 linux64 i386 i486 i586 i686 athlon x86_64 ppc ppc32 ppc64 ppc64le s390 s390x mips mips32 mips64 sparc"
+    " sparc32 sparc32bash sparc64 alpha ia64 arm armv6l armv7l armv8l armh aarch64 parisc parisc32 parisc64 hppa hppa32"
+    " hppa64 riscv32 riscv64 loongarch64 uname26"
+)
+_SETARCH = Runner(
+    "BFILRSTXZ3v",
+    ("32bit", "3gb", "4gb", "uname-2.6", "addr-no-randomize", "addr-compat-layout", "read-implies-exec", "verbose"),
+    alone_a_shell=True,
+)
+
+# program, or its words as far as they say that it runs another
 RUNNERS: dict[str, Runner] = {
-    "builtin": Runner(),
-    "busybox": Runner(),
-    "chronic": Runner(),
+    **dict.fromkeys(("builtin", "busybox", "toybox", "chronic", "nohup", "catchsegv", "eatmydata"), Runner()),
+    **dict.fromkeys(("dbus-run-session", "torsocks", "tini", "dumb-init", "unbuffer", "cmake -E time"), Runner()),
+    "cgexec": Runner("g:", ("sticky",)),
+    "choom": Runner("n:p:", ("adjust=", "pid="), asks="p"),
+    "chroot": Runner(operands=1, moves=True, alone_a_shell=True),
+    "chrt": Runner(
+        "abdfimoprRT:P:D:v",
+        ("all-tasks", "batch", "fifo", "idle", "other", "rr", "reset-on-fork", "verbose"),
+        asks="mp",
+        operands=1,
+    ),
+    "cmake -E chdir": Runner(operands=1, moves=True),
+    "cmake -E env": Runner(long=("unset=",)),
     "command": Runner("pvV", asks="vV"),
-    "chroot": Runner(operands=1),
     "doas": Runner("nu:C:"),
     "env": Runner("i0u:C:v", ("ignore-environment", "null", "unset=", "chdir=", "debug"), folder=("-C", "--chdir")),
     "exec": Runner("cla:"),
+    "fakeroot": Runner("i:s:u", alone_a_shell=True),
+    "faketime": Runner("mf", operands=1),
     "flock": Runner("sxunw:", ("shared", "exclusive", "nonblock", "wait=", "timeout="), operands=1),
     "gosu": Runner(operands=1),
-    "ionice": Runner("c:n:t", ("class=", "classdata=", "ignore")),
+    "ionice": Runner("c:n:tp:P:u:", ("class=", "classdata=", "ignore"), asks="pPu"),
     "nice": Runner("n:", ("adjustment=",)),
-    "nohup": Runner(),
+    "numactl": Runner(
+        "ai:N:C:m:l", ("all", "interleave=", "cpunodebind=", "physcpubind=", "membind=", "localalloc", "preferred=")
+    ),
+    "perf record": Runner("agF:e:c:o:", ("call-graph=", "output=", "event=", "all-cpus")),
+    "perf stat": Runner("addBe:r:o:x:", ("event=", "repeat=", "output=", "detailed", "all-cpus")),
+    "prlimit": Runner(
+        "cdefilmnqrstuvxyp:o:",
+        ("pid=", "output=", "noheadings", "raw", "verbose", *(f"{name}=?" for name in _LIMITS.split())),
+        asks="p",
+    ),
+    "setarch": _SETARCH,
+    **{f"{before}{name}": _SETARCH for name in _ARCHITECTURES.split() for before in ("", "setarch ")},
+    "setpriv": Runner("d", tuple(_PRIVILEGES.split()), asks="d"),
     "setsid": Runner("cfw", ("ctty", "fork", "wait")),
+    "ssh-agent": Runner("csdDkUTxa:E:O:P:t:"),
     "stdbuf": Runner("i:o:e:", ("input=", "output=", "error=")),
     "strace": Runner("cCdfFhiqrtTvVxyYe:o:p:s:u:E:P:S:I:a:b:O:X:"),
     "sudo": Runner(
@@ -55,14 +108,18 @@ RUNNERS: dict[str, Runner] = {
         ("preserve-env", "user=", "group=", "set-home", "non-interactive"),
         folder=("-D",),
     ),
-    "taskset": Runner("a", ("all-tasks",), operands=1),
+    "taskset": Runner("acp", ("all-tasks", "cpu-list"), asks="p", operands=1),
     "time": Runner("pvaf:o:", ("portability", "verbose", "append", "format=", "output=")),
     "timeout": Runner("k:s:v", ("kill-after=", "signal=", "preserve-status", "foreground", "verbose"), operands=1),
+    "valgrind": Runner("qvd", ("quiet", "verbose", *_VALGRIND.split())),
     "xargs": Runner(
         "0a:d:E:I:L:n:oprP:s:tx",
         ("null", "arg-file=", "delimiter=", "max-args=", "max-procs=", "no-run-if-empty", "verbose", "max-lines="),
     ),
+    "xvfb-run": Runner("ae:f:ln:p:s:w:", ("auto-servernum", "error-file=", "server-num=", "server-args=", "wait=")),
 }
+_NAMES = [name.split() for name in RUNNERS]
+_FIRST_WORDS = frozenset(name[0] for name in _NAMES)
 SHELL = Runner("abefhilmnprtuvxBCDEHPTcsO:o:", ("login", "norc", "noprofile", "posix", "version", "help"))
 SHELLS = frozenset({"ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"})
 SOURCES = frozenset({"source", "."})
@@ -73,7 +130,9 @@ MAX_FOUND = 16
 REFUSED = frozenset(
     {"alias", "coproc", "fc", "enable", "eval", "fish", "hash", "parallel", "runuser", "script", "su", "trap", "watch"}
     | {"if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "in", "function"}
-    | {"select", "let", "bind", "complete", "compgen", "csh", "tcsh", "unshare", "nsenter", "ltrace"}
+    | {"select", "let", "bind", "complete", "compgen", "csh", "tcsh", "unshare", "nsenter", "ltrace", "runcon"}
+    | {"bwrap", "firejail", "proot", "pkexec", "newgrp", "sg", "systemd-run", "start-stop-daemon", "entr", "ld.so"}
+    | {"ld-linux.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1", "ld-musl-x86_64.so.1", "ld-musl-aarch64.so.1"}
 )
 # `set -k` takes arguments for assignments, `jobs -x` runs its own, `test -v` evaluates what stands in brackets.
 REFUSED_OPTIONS = {
@@ -102,8 +161,8 @@ def inner_commands(command: SimpleCommand) -> Iterator[SimpleCommand]:
         raise Unparsable(f"what {name!r} runs cannot be told from its text")
     if name == "find":
         inner = list(_found(command))
-    elif runner := RUNNERS.get(name):
-        inner = list(_run_by(command, runner))
+    elif found := _runner(command):
+        inner = list(_run_by(command, *found))
     else:
         return
     if name in ("find", "xargs") and any(_is_runner(each) for each in inner):
@@ -114,12 +173,14 @@ def inner_commands(command: SimpleCommand) -> Iterator[SimpleCommand]:
 def folder_option(command: SimpleCommand) -> Word | None:
     """The word that names another folder for what this command runs; one without a value when it is not plain which
     folder that is."""
-    name, runner = program(command), RUNNERS.get(program(command))
-    if name == "chroot" or (name == "find" and any(word.value in ("-execdir", "-okdir") for word in command.words)):
+    if program(command) == "find" and any(word.value in ("-execdir", "-okdir") for word in command.words):
         return Word("", None, 0)
-    if runner is None or not runner.folder:
+    runner, own = _runner(command) or (Runner(), 1)
+    if runner.moves:
+        return Word("", None, 0)
+    if not runner.folder:
         return None
-    options, _ = _options(command, runner)
+    options, _ = _options(command, runner, own)
     found = [options[each] for each in runner.folder if each in options]
     # quoted or not is not known here
     plain = [Word(each, None if each.startswith("~") else each, 0) for each in found]
@@ -148,24 +209,48 @@ def script(command: SimpleCommand) -> str | None:
 def _check_file(operands: tuple[Word, ...]) -> None:
     """A script by name is as good as a program; its own input, and devices that are it, are not."""
     name = operands[0].value if operands else None
-    if name is None or name[:1] in ("-", "+") or re.match(r"/+(?:dev|proc)\b", posixpath.normpath(name)):
+    if name is None or name[:1] in ("-", "+") or is_input(name):
         raise Unparsable("the shell's text does not come from a file with a plain name")
 
 
 def _is_runner(command: SimpleCommand) -> bool:
-    return program(command) in RUNNERS or program(command) in SHELLS | SOURCES | {"find"}
+    return program(command) in _FIRST_WORDS | SHELLS | SOURCES | {"find"}
 
 
-def _run_by(command: SimpleCommand, runner: Runner) -> Iterator[SimpleCommand]:
-    options, rest = _options(command, runner)
+def _runner(command: SimpleCommand) -> tuple[Runner, int] | None:
+    """With how many words name it; `Unparsable` where it is not plain whether this is one."""
+    values = [program(command), *command.values[1:3]]
+    for length in (3, 2, 1):
+        if runner := RUNNERS.get(" ".join(map(str, values[:length]))):
+            return runner, length
+    if values[0] in _FIRST_WORDS and any(_may_be(name, values) for name in _NAMES):
+        raise Unparsable(f"it is not plain what {command.name!r} runs")
+    return None
+
+
+def _may_be(name: list[str], values: list[str | None]) -> bool:
+    for part, value in zip(name, values, strict=False):
+        if value is None:
+            return True
+        if value not in (part, UNTOLD):
+            return False
+    return len(values) >= len(name)
+
+
+def _run_by(command: SimpleCommand, runner: Runner, own: int) -> Iterator[SimpleCommand]:
+    options, rest = _options(command, runner, own)
     if any(f"-{letter}" in options for letter in runner.asks):
         return
     first = len(command.words) - len(rest) + runner.operands
     if any(word.value is None for word in command.words[:first]):
         raise Unparsable(f"the arguments of {command.name!r} are not plain")
+    if program(command) == "strace" and options.get("-o", "")[:1] in ("|", "!"):
+        raise Unparsable("'strace' hands what it writes to another command")
     while first < len(command.words) and _ASSIGNMENT.match(command.words[first]):
         first += 1
     if first >= len(command.words):
+        if runner.alone_a_shell:
+            raise Unparsable("the shell's text comes from its input")
         return
     inner = command.part(first)
     replaced = options.get("-I")
@@ -174,14 +259,16 @@ def _run_by(command: SimpleCommand, runner: Runner) -> Iterator[SimpleCommand]:
     yield inner
 
 
-def _options(command: SimpleCommand, runner: Runner) -> tuple[dict[str, str], tuple[Word, ...]]:
-    """The options before the first operand, and the words from there on."""
-    plain = [word.value or "" for word in takewhile(lambda word: word.value is not None, command.words[1:])]
+def _options(command: SimpleCommand, runner: Runner, own: int = 1) -> tuple[dict[str, str], tuple[Word, ...]]:
+    """The options before the first operand, and the words from there on. `own`: how many words name the runner."""
+    plain = [word.value or "" for word in takewhile(lambda word: word.value is not None, command.words[own:])]
+    attached = {f"--{name.removesuffix('=?')}" for name in runner.long if name.endswith("=?")}
+    bare = [name if (name := each.partition("=")[0]) in attached else each for each in plain]
     try:
-        options, rest = getopt(plain, runner.switches, runner.long)
+        options, rest = getopt(bare, runner.switches, [name.removesuffix("=?") for name in runner.long])
     except GetoptError as e:
         raise Unparsable(f"the options of {command.name!r} are not understood: {e}") from e
-    return dict(options), command.words[1 + len(plain) - len(rest) :]
+    return dict(options), command.words[own + len(plain) - len(rest) :]
 
 
 def _found(command: SimpleCommand) -> Iterator[SimpleCommand]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from .runners import RUNNERS, inner_commands, program
+from .runners import inner_commands, program
 from .syntax import Node, Unparsable, source_of
 from .words import SimpleCommand, Word
 
@@ -48,7 +48,7 @@ def splits_a_line(command: SimpleCommand) -> bool:
 def set_by_command(command: SimpleCommand) -> Iterator[str]:
     """The variables that a command sets, by name, from its arguments; `Unparsable` where that is not plain."""
     name, words = command.name, command.words[1:]
-    if program(command) in RUNNERS and (inner := next(inner_commands(command), None)):
+    if program(command) != "find" and (inner := next(inner_commands(command), None)):
         yield from _set_for_another(words[: len(words) - len(inner.words)])
     if name not in _SETTERS:
         return

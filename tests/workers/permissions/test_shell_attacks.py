@@ -26,7 +26,11 @@ from workers.tools.bash import Bash
 SHELLS = [name for name in ("bash", "dash") if shutil.which(name)]
 RUN_TIMEOUT_S = 60
 # Not on every machine.
-MISSING = [name for name in ("awk", "make", "perl", "python", "split", "tar") if not shutil.which(name)]
+MISSING = [
+    name
+    for name in ("awk", "make", "perl", "python", "split", "tar", "cc", "zip", "cmake", "setarch", "diff3")
+    if not shutil.which(name)
+]
 GRANTED = (
     *(
         "git",
@@ -76,6 +80,43 @@ GRANTED = (
         "date",
         "chmod",
         "cp",
+        "cc",
+        "zip",
+        "cmake",
+        "gcc",
+        "linux64",
+        "setarch",
+        "strace",
+        "m4",
+        "sqlite3",
+        "diff3",
+        "ruby",
+        "psql",
+        "mysql",
+        "php",
+        "deno",
+        "npm publish",
+        "npm rebuild",
+        "kubectl",
+        "cargo",
+        "pip",
+        "gh",
+        "bsdtar",
+        "ssh-keygen",
+        "dpkg",
+        "rename",
+        "sdiff",
+        "go",
+        "chroot",
+        "fakeroot",
+        "clang-15",
+        "clang",
+        "gpg",
+        "ctest",
+        "meson",
+        "bazel",
+        "x86_64-linux-gnu-gcc-12",
+        "linux32",
     ),
 )
 # With a network, so that a text that is not understood is asked for, and nobody answers.
@@ -147,6 +188,21 @@ LIVE = [
     'echo -c \'import os\' | xargs python -c \'import os; os.system("evil")\'',
     'echo "1e evil" | xargs -I% sed % code', "find code -exec sed '1e evil' {} \\;",
     "PYTHONSTARTUP=./e.py python -i < /dev/null", "PERL5OPT='-I. -Me' perl code",
+    "git -C repo update-index --index-info < conflict; git -C repo merge-index evil -a",
+    "tar cvvvvvvIf evil x.tar code", "tar cMLFf 10 evil x.tar big", "make CC=evil one.o",
+    "make AR=evil -B 'x.a(one.o)'", "make CFLAGS='-x;evil' one.o", "make 'V=$(shell evil)' one.o CC='$(V)'",
+    "make 'TESTS=;evil' -f evil2.mk", "make all -f evil.mk", "make one.o all --eval='all: ; evil'",
+    "echo 'BEGIN { system(\"evil\") }' | awk -f -", "echo 'BEGIN { system(\"evil\") }' | awk -f /dev/stdin",
+    "echo 'BEGIN { system(\"evil\") }' | awk -f empty.awk -f/dev/stdin",
+    "echo 'system(\"evil\")' | perl /dev/stdin", "echo 'system(\"evil\")' | perl /proc/self/fd/0",
+    "echo 'system(\"evil\")' | perl ./../../../../../../../dev/stdin",
+    "echo 'import os; os.system(\"evil\")' | python /dev/fd/0",
+    "echo 'import os; os.system(\"evil\")' | python -m code",
+    "python -m timeit -n 1 'import os; os.system(\"evil\")'", "split --f=evil code",
+    "zip -qr x.zip code -T -TT evil", "cc -wrapper evil -c one.c", "cc -Bbin2/ one.c",
+    "echo '-wrapper evil' > o; cc @o one.c",
+    "cmake -DCMAKE_C_COMPILER=evil -S . -B b",
+    "cmake -E env evil", "echo $PWD/bin/evil | setarch x86_64 -R", "diff3 --diff-program=evil code code code",
 ]  # fmt: skip
 
 JUDGED = [
@@ -186,6 +242,23 @@ JUDGED = [
     "sh f -c; sh -s < f", "bash --rcfile x", "bash --init-file x", "ls\x00evil", "ls\revil", "ls\u2028evil",
     "ls \xa0evil", "ls\x0bevil", "cat <<E\nE\\\n\nevil\nE", "cat <<\\E\nevil\nE", "ls !(a)",
     "find . -exec sh -c '{}' \\;", "find . -okdir evil \\;",
+    "ruby -v -e 1", "ruby -ve 1", "psql -f x.sql -c '\\! ls'", "psql -f -", "psql -f/dev/stdin", 'psql -f "$x"',
+    "mysql -f -e 'system ls'", "php -f /dev/stdin", "php -nf/dev/stdin", "deno run -", "python -mtimeit x",
+    "python -m pdb x.py", 'python -m "$x"', "awk -f a.awk -f - b", "echo 'syscmd(x)' | m4", "rename 's/a/b/e' f",
+    "npm publish --script-shell=x", "npm rebuild --shell=x", "kubectl get pods --kubeconfig=x",
+    'x=--kubeconfig=y; kubectl get "$x"', "cargo fetch --config x", "xargs cargo test < f",
+    "pip config --editor x edit",
+    "make -j4 all MAKE=x", "make CC=./clang all", "make CFLAGS=-B. all", "make LDFLAGS=-fplugin=x all",
+    "make PREFIX='/usr;x' install", "make CROSS_COMPILE=x- all", "make SHELL=x", "make 'x:=$(shell y)'",
+    "make CFLAGS=-wrapper all", 'x=CC=y; make all "$x"', "cmake --build b -- CC=x", "cmake --build b -- -f x.mk",
+    "cmake -D CMAKE_C_COMPILER_LAUNCHER=x -S . -B b", "cmake -P /dev/stdin", "cmake -E __run_co_compile --launcher=x",
+    "go build -ldflags '-extld=x' .", "clang -fpass-plugin=x y.c", "clang-15 -fplugin=x y.c",
+    "x86_64-linux-gnu-gcc-12 -B. x.c", "gh alias set x '!y'", "git x", "git evil", "git submodule--helper foreach x",
+    "git for-each-repo --config=a.b -c alias.x=!y x", "git credential-store get", "git upload-pack x",
+    "git remote-ext x y", "tar cIf x y", "bsdtar cvIf x y", "tar cvvvvF x y", "sort --co=x f", "ssh-keygen -D x",
+    "dpkg --pre-invoke=x -i y", "sdiff --diff-p=x a b", "gpg --exec-path=x f", "ctest --test-command x",
+    "meson test --wrapper=x", "bazel run --run_under=x y", "strace -o '|x' ls", "strace -o!x ls", "chroot /",
+    "fakeroot", "linux64", "linux32 < f",
 ]  # fmt: skip
 
 
@@ -196,9 +269,22 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for folder in ("bin", "bin2", "home", "repo"):
         (root / folder).mkdir()
     evil = f"#!/bin/sh\n: > {root}/ran\n"
-    for name, text in {"bin/evil": evil, "bin2/ls": evil, "lib.sh": "evil\n", "code": "a[$(evil)]\n"}.items():
+    for name, text in {
+        "bin/evil": evil,
+        "bin2/ls": evil,
+        "bin2/as": evil,
+        "lib.sh": "evil\n",
+        "code": "a[$(evil)]\n",
+    }.items():
         (root / name).write_text(text)
         (root / name).chmod(0o755)
+    for name, text in {
+        "one.c": "int x;\n",
+        "empty.awk": "",
+        "CMakeLists.txt": "project(x C)\n",
+        "evil2.mk": "all: ; true $(TESTS)\n",
+    }.items():
+        (root / name).write_text(text)
     (root / "e.py").write_text("import os\nos.system('evil')\n")
     (root / "e.pm").write_text("system('evil'); 1;\n")
     (root / "evil.mk").write_text("all:\n\tevil\n")
@@ -207,6 +293,10 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / "repo" / "one").write_text("one\n")
         subprocess.run(["git", *command], cwd=root / "repo", env=environment(root), check=True)
     (root / "repo" / "one").write_text("one\ntwo\n")
+    hashed = subprocess.run(
+        ["git", "rev-parse", "HEAD:one"], cwd=root / "repo", capture_output=True, text=True, check=True
+    )
+    (root / "conflict").write_text("".join(f"100644 {hashed.stdout.strip()} {part}\ttwo\n" for part in (1, 2, 3)))
     return root
 
 
@@ -338,6 +428,27 @@ def test_a_deny_holds_however_a_command_is_written(text: str):
     assert guard.check(Bash().targets({"command": text})) is not None
 
 
+# Programs that run another one, as far as they are on this machine.
+RUNNING = [
+    "prlimit", "prlimit --nofile=1024 -v", "setarch -R", "setarch x86_64 -R", "linux64", "linux32 -R", "setpriv --nnp",
+    "chrt -o 0", "choom -n 0 --", "taskset -c 0", "ionice -c 3", "cmake -E env", "cmake -E env A=1", "cmake -E time",
+    "cmake -E chdir .", "ssh-agent", "ssh-agent -t 5", "valgrind -q --tool=none", "xvfb-run -a", "numactl --all",
+    "catchsegv", "unshare -r", "nsenter", "runuser -u root", "su -c", "script -qc", "watch", "strace -f", "ltrace",
+    "perf stat", "flock f", "parallel", "dbus-run-session --", "systemd-run --user", "faketime -f +1", "fakeroot",
+    "chroot .", "runcon -t x", "stdbuf -oL", "setsid -w", "busybox nice", "time -p", "pkexec",
+    "start-stop-daemon -S -a",
+    "env -u X", "nice -n 1", "nohup", "timeout --foreground 9", "/lib64/ld-linux-x86-64.so.2", "bwrap", "firejail",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("runner", RUNNING)
+def test_a_deny_holds_behind_every_program_that_runs_another(runner: str):
+    rules = parse_rules({"bash": {"*": "allow", "evil": "deny", "evil *": "deny"}})
+    guard = Guard(("*:**", "network:example.org"), (*DEFAULTS, *rules))
+
+    assert guard.check(Bash().targets({"command": f"{runner} evil"})) is not None
+
+
 @pytest.mark.parametrize(
     ("text", "rules", "is_allowed"),
     [
@@ -382,6 +493,30 @@ def test_a_hostile_text_is_judged_within_a_bounded_time(piece: str):
             begun = time.process_time()
             NARROW.check(Bash().targets({"command": text}))
             assert time.process_time() - begun < CPU_BOUND_S
+
+
+@pytest.mark.parametrize(
+    "text", ["make X='{}'", "make {}=1", "cmake -D{}", "cmake -DCMAKE_{}=", "go build '{}'", "cc -f{}"]
+)
+def test_a_hostile_setting_is_judged_within_a_bounded_time(text: str):
+    for piece in (
+        "-W",
+        "-f-",
+        " -O",
+        "CMAKE_",
+        "COMPILER",
+        "FLAGS_A",
+        "CREATE_",
+        "../",
+        "-extl",
+        "a-",
+        "1.",
+        "[",
+        "A=B",
+    ):
+        begun = time.process_time()
+        NARROW.check(Bash().targets({"command": text.format(piece * (8_000 // len(piece)) + "!")}))
+        assert time.process_time() - begun < CPU_BOUND_S
 
 
 def test_what_a_program_sets_for_its_terminal_is_judged_like_the_line():
