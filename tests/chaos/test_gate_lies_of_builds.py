@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from lab.bare import bare_python
+from lab.lies import BROKEN, CORE, PYTEST_TESTS
 from lab.verdicts import Desk
 
 NODE = {
@@ -77,3 +78,26 @@ async def test_ctest_runs_what_it_ran_on_the_base(python: Path, tmp_path: Path):
     evidence = await desk.judge(lie, BUILD)
     assert [(one.code, one.names) for one in evidence.objections] == [("gate_edited", ("CMakeLists.txt",))]
     assert (await desk.judge(honest, BUILD)).result == "verified"
+
+
+MAKE = {
+    "calc/__init__.py": "",
+    "calc/core.py": CORE,
+    "tests/test_core.py": PYTEST_TESTS,
+    "Makefile": "test:\n\tpython -m pytest -q -p no:cacheprovider\n\ndocs:\n\techo docs\n",
+}
+COPY = "cp notes/example.txt calc/core.py"  # what is right, in the place of what was changed
+MAKEFILES = {
+    "a variable of docs": f"DOCS := $(shell {COPY})\n{MAKE['Makefile']}",
+    "the needs of another rule": MAKE["Makefile"].replace("docs:\n", f"docs: $(shell {COPY})\n"),
+    "two backslashes": f"{MAKE['Makefile']}\techo \\\\\ntest:\n\t{COPY}; python -m pytest -q -p no:cacheprovider\n",
+}
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="needs make")
+@pytest.mark.parametrize("name", MAKEFILES)
+async def test_make_does_nothing_that_the_base_does_not(python: Path, tmp_path: Path, name: str):
+    lie = {"calc/core.py": BROKEN, "notes/example.txt": CORE, "Makefile": MAKEFILES[name]}
+
+    evidence = await Desk(tmp_path / "desk", python, MAKE).judge(lie, "make test")
+    assert [(one.code, one.names) for one in evidence.objections] == [("gate_edited", ("Makefile",))]

@@ -597,9 +597,9 @@ NAMES = [*READERS, *(name.replace("*", "x") for one in BUILD_FILES for name in o
         "".join(f"set(A{n} ${{B{n}}})\n" for n in range(10_000)),
         "".join(f"[target.a{n}.dependencies]\nx = {{path = 'a'}}\n" for n in range(4_000)),
         '{"imports": {' + ", ".join(f'"a{n}": "jsr:a{n}"' for n in range(8_000)) + "}}",
-        "<a>" + "<b/>" * 30_000 + "</a>", " " * 120_000,
+        "<a>" + "<b/>" * 30_000 + "</a>", " " * 120_000, "\\" * 120_000, "$(X) \\\n" * 20_000,
     ],
-    ids=range(27),
+    ids=range(29),
 )  # fmt: skip
 def test_hostile_build_files_take_no_time(text: str):
     started = time.process_time()

@@ -243,6 +243,35 @@ async def test_settings_count_as_far_as_the_commands_lead_to_them(command, name,
     assert has_other_settings(name, files[name], before.replace(old, new).encode(), invoked) is is_other
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "is_other"),
+    [
+        ("", "DOCS := $(shell cp a b)\n", True),
+        ("", "DOCS := ${shell\tcp a b}\n", True),
+        ("", "DOCS != cp a b\n", True),
+        ("", "DOCS := $(file > b,a)\n", True),
+        ("", "DOCS := -W\n", False),
+        ("X = $(shell cp a b)\n", "X = $(shell cp a b)\nDOCS := $(X)\n", True),
+        ("X = $(shell cp a b)\n", "X = $(shell cp a b)\nDOCS := -W\n", False),
+        ("include a.mk\n", "include a.mk\nDOCS := $(X)\n", True),
+        ("docs:\n", "docs: $(shell cp a b)\n", True),
+        ("docs:\n", "docs: X := $(shell cp a b)\n", True),
+        ("docs:\n", "docs: a\\# $(shell cp a b)\n", True),
+        ("X = $(shell cp a b)\ndocs:\n", "X = $(shell cp a b)\ndocs: $(X)\n", True),
+        ("V = $(shell date)\ndocs:\n", "V = $(shell date)\ndocs: deps\n\techo $(shell date)\nhtml: docs\n", False),
+        ("docs:\n", "docs: $(PAGES)\n", False),
+        ("docs:\n", "docs:\n\techo \\\\\ntest:\n\tcp a b\n", True),
+        ("docs:\n", "docs:\n\techo \\\n\ttest:\n\tcp a b\n", False),
+        ("docs:\n", "docs:\n\techo \\\r\n  more\n", False),
+        ("docs:\n", "docs:\n\techo \0 \\\n  more\n", True),
+        (".RECIPEPREFIX = >\ndocs:\n", ".RECIPEPREFIX = >\ndocs:\n\tX := $(shell cp a b)\n", True),
+    ],
+)
+def test_of_a_makefile_counts_what_acts_while_it_is_read(before: str, after: str, is_other: bool):
+    makefile = "test:\n\tpytest\n\n"
+    assert (what_goals_reach(makefile + before, ["test"]) != what_goals_reach(makefile + after, ["test"])) is is_other
+
+
 def test_the_rule_that_comes_first_is_the_one_without_a_name():
     first, second = "a:\n\tpytest\n", "b:\n\ttrue\n"
 
