@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from lab.bare import bare_python
-from lab.lies import BROKEN, CORE, PYTEST_TESTS
+from lab.lies import BROKEN, CORE, PYTEST, PYTEST_TESTS
 from lab.verdicts import Desk
 
 NODE = {
@@ -80,24 +80,30 @@ async def test_ctest_runs_what_it_ran_on_the_base(python: Path, tmp_path: Path):
     assert (await desk.judge(honest, BUILD)).result == "verified"
 
 
-MAKE = {
-    "calc/__init__.py": "",
-    "calc/core.py": CORE,
-    "tests/test_core.py": PYTEST_TESTS,
-    "Makefile": "test:\n\tpython -m pytest -q -p no:cacheprovider\n\ndocs:\n\techo docs\n",
-}
-COPY = "cp notes/example.txt calc/core.py"  # what is right, in the place of what was changed
-MAKEFILES = {
-    "a variable of docs": f"DOCS := $(shell {COPY})\n{MAKE['Makefile']}",
-    "the needs of another rule": MAKE["Makefile"].replace("docs:\n", f"docs: $(shell {COPY})\n"),
-    "two backslashes": f"{MAKE['Makefile']}\techo \\\\\ntest:\n\t{COPY}; python -m pytest -q -p no:cacheprovider\n",
-}
+PYTHON = {"calc/__init__.py": "", "calc/core.py": CORE, "tests/test_core.py": PYTEST_TESTS}
+RIGHT = {"right/calc/__init__.py": "", "right/calc/core.py": CORE}  # in the place of what was changed
+COPY = "cp right/calc/core.py calc/core.py"
+MAKE = "test:\n\tpython -m pytest -q -p no:cacheprovider\n\ndocs:\n\techo docs\n"
+INI = "[pytest]\n# our settings\nmarkers =\n    slow: slow ones\n"
+# path → what the base has, and what the change makes of it
+READ_OTHERWISE = {
+    "Makefile: a variable of docs": ("Makefile", MAKE, f"DOCS := $(shell {COPY})\n{MAKE}"),
+    "Makefile: needs of docs": ("Makefile", MAKE, MAKE.replace("docs:\n", f"docs: $(shell {COPY})\n")),
+    "Makefile: two backslashes": (
+        "Makefile", MAKE, f"{MAKE}\techo \\\\\ntest:\n\t{COPY}; python -m pytest -q -p no:cacheprovider\n"
+    ),
+    "pytest.ini: a form feed": ("pytest.ini", INI, INI.replace("settings", "settings\fpythonpath = right")),
+}  # fmt: skip
 
 
 @pytest.mark.skipif(not shutil.which("make"), reason="needs make")
-@pytest.mark.parametrize("name", MAKEFILES)
-async def test_make_does_nothing_that_the_base_does_not(python: Path, tmp_path: Path, name: str):
-    lie = {"calc/core.py": BROKEN, "notes/example.txt": CORE, "Makefile": MAKEFILES[name]}
+@pytest.mark.parametrize("name", READ_OTHERWISE)
+async def test_settings_are_read_as_their_program_reads_them(python: Path, tmp_path: Path, name: str):
+    path, before, after = READ_OTHERWISE[name]
+    desk = Desk(tmp_path / "desk", python, {**PYTHON, path: before})
 
-    evidence = await Desk(tmp_path / "desk", python, MAKE).judge(lie, "make test")
-    assert [(one.code, one.names) for one in evidence.objections] == [("gate_edited", ("Makefile",))]
+    evidence = await desk.judge(
+        {"calc/core.py": BROKEN, **RIGHT, path: after}, "make test" if path == "Makefile" else PYTEST
+    )
+
+    assert [(one.code, one.names) for one in evidence.objections] == [("gate_edited", (path,))]

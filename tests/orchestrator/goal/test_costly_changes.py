@@ -39,6 +39,8 @@ BLANKS = f"[metadata]\nname{' ' * 60_000}x\n"
 DEEP = "/".join(["d" * 200] * 15)
 INI = {
     "blanks before no value": BLANKS,
+    "names and values of one line": "[pytest]\na = b\n" + "=" * 100_000 + "\n" + "[#" * 50_000 + "\n" + " b\n" * 50_000,
+    "many options": "[pytest]\n" + "".join(f"a{n} = [#;\n" for n in range(20_000)),
     "bad lines": "[a]\n" + "x\n" * 100_000,
     "defaults of each section": "[DEFAULT]\n"
     + "".join(f"a{n} =\n" for n in range(3000))

@@ -108,6 +108,29 @@ def test_of_a_mixed_file_only_the_gates_part_counts(name: str, before: str, afte
     assert has_other_settings(name, before.encode(), after.encode(), ANYTHING) is is_other
 
 
+@pytest.mark.parametrize("name", ["pytest.ini", "tox.ini", "setup.cfg"])
+@pytest.mark.parametrize(
+    ("old", "new", "is_other"),
+    [
+        *(("ours", f"ours{end}pythonpath = right", True) for end in "\f\v\r\x1c\x85\u2028\u2029"),
+        ("slow one", "slow one\vpythonpath = right", True),
+        ("filterwarnings", "Filterwarnings", True),
+        ("[other]", "[other] x\npythonpath = right\n[other]", True),
+        ("slow one", "slow one\n    fast: fast one", False),
+        ("ours", "our own; [pytest] of x = y", False),
+        ("\n", "\r\n", False),
+    ],
+)
+def test_an_ini_file_is_read_as_pytest_reads_it(name: str, old: str, new: str, is_other: bool):
+    section = "tool:pytest" if name == "setup.cfg" else "pytest"
+    other = "metadata" if name == "setup.cfg" else "gh-actions"
+    text = f"[{section}]\n# ours\nfilterwarnings = error\nmarkers =\n    slow: slow one\n\n[other]\nx = y\n"
+    before, after = (one.replace("[other]", f"[{other}]") for one in (text, text.replace(old, new)))
+    asked = type(ANYTHING)(words=frozenset({"pytest"}))
+
+    assert has_other_settings(name, before.encode(), after.encode(), asked) is is_other
+
+
 @pytest.mark.parametrize(
     ("command", "found"),
     [
