@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from envelope.gate import GateObjection, GateRules, TestFileChange
 from envelope.pattern import match
@@ -187,10 +188,16 @@ async def _gate_files(
 
     changed = {path for part in parts for path in part.paths}
     base = await trees.paths()
-    invoked = await invoked_by(commands, folder=subpath, among={*changed, *base}, read=trees.before, is_test=is_test)
+    other_names = await trees.other_names({*changed, *base})
+    among = {*changed, *base, *other_names}
+    invoked = await invoked_by(commands, folder=subpath, among=among, read=trees.before, is_test=is_test)
+    by_links: dict[str, list[str]] = {}
+    for name, path in other_names.items():
+        if path in changed and (name in invoked.scripts or posixpath.basename(name) != posixpath.basename(path)):
+            by_links.setdefault(path, []).append(name)
     if trees.mirror is None:
         invoked = replace(ANYTHING, scripts=invoked.scripts, texts=invoked.texts)
-    elif any(holds_settings(path) or checkers_of(path) for path in changed):
+    elif any(holds_settings(path) or checkers_of(path) for path in (*changed, *chain.from_iterable(by_links.values()))):
         invoked = await _with_what_tests_run(invoked, base, trees)
     in_place = await shadowing_files(parts, base, trees, texts=invoked.texts, subpath=subpath, base_run=base_run)
     known = {*changed, *base}
@@ -214,6 +221,11 @@ async def _gate_files(
             is_gate = await _is_of_gate(part, invoked, trees)
         if is_gate:
             found[part.path] = in_place.get(part.path, "")
+            continue
+        for name in (one for path in part.paths if not is_test(path) for one in by_links.get(path, ())):
+            if await _is_of_gate(replace(part, path=name, old_path=None, status="M"), invoked, trees):
+                found[part.path] = f"{name} is a link to it"
+                break
     return found
 
 

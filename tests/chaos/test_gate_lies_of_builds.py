@@ -81,7 +81,12 @@ async def test_ctest_runs_what_it_ran_on_the_base(python: Path, tmp_path: Path):
 
 
 PYTHON = {"calc/__init__.py": "", "calc/core.py": CORE, "tests/test_core.py": PYTEST_TESTS}
-RIGHT = {"right/calc/__init__.py": "", "right/calc/core.py": CORE}  # in the place of what was changed
+# in the place of what was changed
+RIGHT = {
+    "right/calc/__init__.py": "",
+    "right/calc/core.py": CORE,
+    "right/told": "[tool:pytest]\npythonpath = right\n",
+}
 COPY = "cp right/calc/core.py calc/core.py"
 MAKE = "test:\n\tpython -m pytest -q -p no:cacheprovider\n\ndocs:\n\techo docs\n"
 INI = "[pytest]\n# our settings\nmarkers =\n    slow: slow ones\n"
@@ -92,6 +97,7 @@ READ_OTHERWISE = {
     "Makefile: two backslashes": (
         "Makefile", MAKE, f"{MAKE}\techo \\\\\ntest:\n\t{COPY}; python -m pytest -q -p no:cacheprovider\n"
     ),
+    "setup.cfg: a link": ("setup.cfg", "[metadata]\nname = calc\n", "-> right/told"),
     "pytest.ini: a form feed": ("pytest.ini", INI, INI.replace("settings", "settings\fpythonpath = right")),
 }  # fmt: skip
 

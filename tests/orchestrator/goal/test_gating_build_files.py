@@ -26,9 +26,13 @@ def git(root: Path, *words: str) -> bytes:
 
 
 def write(root: Path, files: dict[str, str]) -> None:
+    """A text `-> a` makes a link to a."""
     for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if text.startswith("-> ") or path.is_symlink():
+            path.unlink(missing_ok=True)
+        path.symlink_to(text[3:]) if text.startswith("-> ") else path.write_text(text)
     git(root, "add", "-Af")
     git(root, "commit", "-qm", "x", "--allow-empty")
 
@@ -547,6 +551,46 @@ async def test_a_build_file_that_is_moved_or_a_link_counts(new: str, tmp_path: P
         diff, trees, commands=["go test && npm test"], subpath="", rules=GateRules(), scope=("edit:**",)
     )
     assert [one.code for one in found.objections] == ["gate_edited"]
+
+
+PYTEST, ADDOPTS = "python -m pytest", "[pytest]\naddopts = -k x\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "base", "change", "named"),
+    [
+        # a link, or what is none any more, in the place of settings
+        (PYTEST, {"setup.cfg": "[metadata]\n"}, {"setup.cfg": "-> notes/told"}, {"setup.cfg"}),
+        (PYTEST, {"pyproject.toml": ""}, {"pyproject.toml": "-> notes/told"}, {"pyproject.toml"}),
+        (PYTEST, {}, {"tox.ini": "-> notes/told"}, {"tox.ini"}),
+        (PYTEST, {"tox.ini": "-> a", "b": ""}, {"tox.ini": "-> b"}, {"tox.ini"}),
+        (PYTEST, {"tox.ini": "-> a"}, {"tox.ini": "[tox]\n"}, {"tox.ini"}),
+        (PYTEST, {"go.mod": "go 1.22\n"}, {"go.mod": "-> notes/told"}, set()),
+        (PYTEST, {"README": "-> a"}, {"README": "-> b"}, set()),
+        # what the base's own links lead to
+        (PYTEST, {"tox.ini": "-> conf/all", "conf/all": ""}, {"conf/all": ADDOPTS}, {"conf/all"}),
+        (PYTEST, {"tox.ini": "-> a", "a": "-> b", "b": ""}, {"b": ADDOPTS}, {"b"}),
+        (PYTEST, {"tox.ini": "-> conf/all", "conf/all": ""}, {"conf/all": "[gh-actions]\n"}, set()),
+        ("make test", {"Makefile": "-> a", "a": "test:\n\tx\n"}, {"a": "test:\n\ty\n"}, {"a"}),
+        ("make test", {"Makefile": "-> a", "a": "test:\n\tx\n"}, {"a": "test:\n\tx\ndocs:\n\ty\n"}, set()),
+        ("make test", {"Makefile": "-> a", "a": "test:\n\tsh c.sh\n", "c.sh": "x"}, {"c.sh": "y"}, {"c.sh"}),
+        ("python check", {"check": "-> a.py", "a.py": ""}, {"a.py": "x"}, {"a.py"}),
+        ("sh ci/all.sh", {"ci": "-> dev", "dev/all.sh": ". ./b.sh", "dev/b.sh": "x"}, {"dev/b.sh": "y"}, {"dev/b.sh"}),
+        ("ruff check", {"ruff.toml": "-> a", "a": ""}, {"a": "x = 1"}, {"a"}),
+        (PYTEST, {"ruff.toml": "-> a", "a": ""}, {"a": "x = 1"}, set()),
+        ("sh self/a.sh", {"self": "-> .", "a.sh": "x"}, {"a.sh": "y"}, {"a.sh"}),
+        (PYTEST, {"docs/AGENTS.md": "-> ../AGENTS.md", "AGENTS.md": ""}, {"AGENTS.md": "x"}, set()),
+    ],
+)  # fmt: skip
+async def test_a_link_is_no_way_around_settings_and_scripts(command, base, change, named, tmp_path: Path):
+    assert await edited(tmp_path, {"notes/told": "", **base}, change, command) == named
+
+
+async def test_very_many_links_take_no_time(tmp_path: Path):
+    base = {f"d/{n}": "" for n in range(500)} | {f"l{n}": "-> d" for n in range(500)}
+    started = time.process_time()
+    assert await edited(tmp_path, base, {f"d/{n}": "x" for n in range(500)}, PYTEST) == set()
+    assert time.process_time() - started < 2
 
 
 POM_BUMP = "-<version>4.13.1</version>\n+<version>4.13.2</version>\n"
