@@ -22,6 +22,7 @@ from orchestrator.gating.change import Inspection, inspect
 from orchestrator.gating.commands import roots_in, without_files_read
 from orchestrator.gating.diff import FilePatch, parts_of, without
 from orchestrator.gating.makefiles import text_that_goals_reach
+from orchestrator.gating.names import settings_like
 from orchestrator.gating.runner_access import runner_access
 from orchestrator.gating.scripts import ANYTHING
 from orchestrator.gating.settings_of import has_other_settings
@@ -128,6 +129,11 @@ def _words_before_a_program() -> None:
     roots_in([f"{'a=1 ' * 100_000} python b.py"], "")
 
 
+def _names_like_settings() -> None:
+    for name in ("." + "a-" * 50_000, "/" * 50_000 + "config/a.json", "rc" * 50_000, "a.config." * 10_000):
+        settings_like(name, {"b"})
+
+
 def _files_that_a_checker_reads() -> None:
     assert without_files_read(f"ruff check{' a.py' * 100_000}").split() == ["ruff", "check"]
 
@@ -140,6 +146,7 @@ def _files_that_a_checker_reads() -> None:
         _many_files,
         _words_before_a_program,
         _files_that_a_checker_reads,
+        _names_like_settings,
     ],
     ids=lambda read: read.__name__.strip("_"),
 )

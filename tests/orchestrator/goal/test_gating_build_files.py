@@ -13,7 +13,9 @@ import pytest
 from envelope.gate import GateRules
 from orchestrator.gating.build_files import BUILD_FILES
 from orchestrator.gating.change import inspect
+from orchestrator.gating.diff import without
 from orchestrator.gating.named_files import literals
+from orchestrator.gating.names import is_gate_file
 from orchestrator.gating.scripts import ANYTHING
 from orchestrator.gating.settings_of import READERS, has_other_settings
 from orchestrator.gating.trees import Trees
@@ -591,6 +593,79 @@ async def test_very_many_links_take_no_time(tmp_path: Path):
     started = time.process_time()
     assert await edited(tmp_path, base, {f"d/{n}": "x" for n in range(500)}, PYTEST) == set()
     assert time.process_time() - started < 2
+
+
+CHECKED = {
+    "codespell": ".codespellrc", "isort": ".isort.cfg", "bandit": ".bandit", "typos": "_typos.toml",
+    "shellcheck": ".shellcheckrc", "rubocop": ".rubocop.yml", "npx eslint": ".eslintignore",
+    "npx biome ci": "biome.jsonc", "stylelint": ".stylelintrc", "npx prettier --check": ".prettierignore",
+    "yapf": ".style.yapf", "clang-tidy": ".clang-tidy", "phpstan": "phpstan.neon.dist", "pylint": "pylintrc.toml",
+    "python -m pydocstyle": ".pydocstylerc", "pycodestyle": ".pycodestyle", "yamllint": ".yamllint.yml",
+    "markdownlint-cli2": ".markdownlint.json", "ansible-lint": ".ansible-lint", "hadolint": ".hadolint.yaml",
+    "jshint": ".jshintrc", "swiftlint": ".swiftlint.yml", "scalafmt": ".scalafmt.conf",
+    "mvn verify": "config/checkstyle.xml", "gradle check": "config/detekt/detekt.yml", "luacheck": ".luacheckrc",
+    "golangci-lint run": "golangci.yml", "mix credo": ".credo.exs", "mypy": ".mypy.ini", "semgrep": ".semgrepignore",
+    "npx commitlint": "commitlint.config.js", "npx knip": "knip.json", "dprint": "dprint.json",
+    "oxlint": ".oxlintrc.json", "sqlfluff": ".sqlfluff", "djlint": ".djlintrc", "vale": "vale.ini",
+    "lychee": "lychee.toml", "npx cspell": "cspell.json", "cargo fmt --check": "rustfmt.toml",
+    "clang-format": "src/.clang-format", "hatch test": "hatch.toml", "task test": "Taskfile.dist.yml",
+    "rake": "rakefile", "tox": "tox.toml", "poe test": "poe_tasks.toml", "./tools/speller --all": "conf/speller.yaml",
+    "spell-it": ".spell-it.d.toml", "uvx reuse lint": ".reuse.cfg",
+}  # fmt: skip
+FREE = (
+    ("ruff check . && npm test", ".npmignore"),
+    ("git diff --exit-code && python -m pytest", ".gitignore"),
+    ("python -m pytest", ".python-version"),
+    ("docker build . && python -m pytest", ".dockerignore"),
+    ("black --check . && python -m pytest", "themes/black.json"),
+    ("black --check . && python -m pytest", "docs/black.md"),
+    ("black --check . && python -m pytest", "shop/black.py"),
+    ("black --check . && python -m pytest", "tests/data/black.toml"),
+    ("black --check . && python -m pytest", "blackjack.toml"),
+    ("node --test", ".node-version"),
+    ("go test ./...", ".goreleaser.yml"),
+    ("hatch test", "mkdocs.yml"),
+    ("ruff check . && python -m pytest", "config/shop.yaml"),
+)
+
+
+@pytest.fixture(scope="module")
+def all_settings(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Trees]:
+    """Each file is edited."""
+    root = tmp_path_factory.mktemp("settings")
+    git(root, "init", "-q")
+    paths = {*CHECKED.values(), *(path for _, path in FREE)}
+    for text in ("x = 1\n", "x = 2\n"):
+        write(root, dict.fromkeys(paths, text))
+    diff = git(root, "diff", "-p", "-M", "--binary", "--full-index", "HEAD^", "HEAD")
+    return diff, Trees(Mirror(root / ".git"), "HEAD^", "HEAD")
+
+
+async def counting(all_settings: tuple[bytes, Trees], command: str, path: str = "") -> set[str]:
+    diff, trees = all_settings
+    part = without(diff, lambda part: path not in ("", part.path))[0]
+    found = await inspect(part, trees, commands=[command], subpath="", rules=GateRules(), scope=("edit:**",))
+    return {name for one in found.objections for name in one.names}
+
+
+@pytest.mark.parametrize("command", CHECKED)
+async def test_settings_of_a_checker_count_where_it_is_run(command: str, all_settings):
+    path = CHECKED[command]
+    assert await counting(all_settings, f"{command} && python -m pytest -q", path) == {path}
+
+
+async def test_settings_of_checkers_that_nobody_runs_are_free(all_settings):
+    assert await counting(all_settings, "python -m pytest -q") == set()
+
+
+@pytest.mark.parametrize(("command", "path"), FREE)
+async def test_what_is_only_called_like_settings_is_free(command: str, path: str, all_settings):
+    assert await counting(all_settings, command, path) == set()
+
+
+@pytest.mark.parametrize("path", [".rspec-local", "phpunit.dist.xml"])
+def test_settings_of_runners_count(path: str):
+    assert is_gate_file(path)
 
 
 POM_BUMP = "-<version>4.13.1</version>\n+<version>4.13.2</version>\n"
