@@ -26,13 +26,17 @@ CMAKE = {
     "CMakeLists.txt": """cmake_minimum_required(VERSION 3.10)
 project(calc C)
 enable_testing()
+option(STRICT "look at all" ON)
 add_library(calc calc.c)
 add_executable(unit tests/unit.c)
 target_link_libraries(unit calc)
+if(STRICT)
+  target_compile_definitions(unit PRIVATE LOOK)
+endif()
 add_test(NAME twice COMMAND unit)
 """,
     "calc.c": "int twice(int a) { return 2 * a; }\n",
-    "tests/unit.c": "int twice(int);\nint main(void) { return twice(3) != 6; }\n",
+    "tests/unit.c": "int twice(int);\nint main(void) {\n#ifdef LOOK\n  return twice(3) != 6;\n#endif\n  return 0;\n}\n",
 }
 BUILD = "cmake -S . -B build >/dev/null && cmake --build build >/dev/null && ctest --test-dir build"
 
@@ -62,12 +66,15 @@ async def test_imports_of_a_package_lead_nowhere_else(python: Path, tmp_path: Pa
 
 
 @pytest.mark.skipif(not shutil.which("ctest") or not shutil.which("cc"), reason="needs CMake and a C compiler")
-async def test_ctest_runs_what_it_ran_on_the_base(python: Path, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("old", "new"), [("COMMAND unit", "COMMAND ${CMAKE_COMMAND} -E echo ok"), ("if(STRICT)", 'if("STRICT")')]
+)
+async def test_ctest_runs_what_it_ran_on_the_base(python: Path, tmp_path: Path, old: str, new: str):
     desk = Desk(tmp_path / "desk", python, CMAKE)
     about = CMAKE["CMakeLists.txt"]
     lie = {
         "calc.c": "int twice(int a) { return a; }\n",
-        "CMakeLists.txt": about.replace("COMMAND unit", "COMMAND ${CMAKE_COMMAND} -E echo ok"),
+        "CMakeLists.txt": about.replace(old, new),
     }
     honest = {
         "calc.c": "int sum(int, int);\nint twice(int a) { return sum(a, a); }\n",

@@ -72,6 +72,9 @@ set(SUITE alpha)
 list(APPEND SUITE beta)
 set(ALL ${SUITE})
 find_package(fmt 9 REQUIRED)
+if(STRICT AND (MORE))
+  add_definitions(-DLOOK)
+endif()
 add_library(calc ${SOURCES})
 add_library(more STATIC more.c)
 add_library(helpers tests/helpers.c)
@@ -180,6 +183,9 @@ TOOLS = (
             ("main.c", "main.c args.c"),
             ("fmt 9", "fmt 10"),
             ("add_library(more", "ADD_LIBRARY(more"),
+            ("more.c", 'more.c "other.c"'),
+            ("SOURCES calc.c", "SOURCES calc.c;d.c"),
+            ("(STRICT", "( # words\n STRICT"),
         ),
         lies=(
             ("COMMAND unit add", "COMMAND ${CMAKE_COMMAND} -E echo ok"),
@@ -195,6 +201,12 @@ TOOLS = (
             ("more.c", "more.c $<1:x.c>"),
             ("more.c)", "more.c) #[[ "),
             ("more.c)", 'more.c")'),
+            ("(STRICT", '("STRICT"'),
+            ("(STRICT", "([[STRICT]]"),
+            ("(STRICT", '(STRI"CT"'),
+            ("(MORE)", '"(" MORE ")"'),
+            ("unit add", 'unit;"add"'),
+            ("STATIC more.c", 'STATIC more.c"x.c"'),
             ("more.c)", "more.c)\nfunction(add_test)\nendfunction()"),
             ("add_library(more", "add_library(gtest x.c)\nadd_library(more"),
         ),
