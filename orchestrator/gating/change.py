@@ -104,7 +104,10 @@ async def inspect(
         objections=(
             *_edited(edited, rules),
             *_reached([line for one in looked.accesses for line in one.reached], rules),
-            *_unread(looked.unread, rules),
+            *_unread(
+                looked.unread, f"the change has more code than is looked through ({MAX_CODE_CHARS:,} signs)", rules
+            ),
+            *_unread(looked.hidden, "new code is no text, so that nobody can look at it", rules),
         ),
         test_files=tuple(_as_change(part) for part in tests),
         judged=() if len(grants.granted) == len(tests) else tuple(tests),
@@ -116,9 +119,10 @@ async def inspect(
 
 @dataclass(slots=True)
 class _Looked:
-    """`unread`: files with more code than is looked through."""
+    """`unread`: files with more code than is looked through. `hidden`: those that are no text."""
 
     accesses: list[RunnerAccess] = field(default_factory=list[RunnerAccess])
+    hidden: list[str] = field(default_factory=list[str])
     unread: list[str] = field(default_factory=list[str])
 
 
@@ -128,7 +132,9 @@ async def _runner_accesses(judged: Sequence[FilePatch], trees: Trees, parts: Seq
     strict = runs_its_texts(parts)
     for part in filter(is_code_under_test, judged):
         code_chars += sum(map(len, part.lines(b"+")))
-        if code_chars > MAX_CODE_CHARS:
+        if part.is_binary:
+            looked.hidden.append(part.path)
+        elif code_chars > MAX_CODE_CHARS:
             looked.unread.append(part.path)
         elif is_suspicious(part):
             before = after = None  # then words count wherever they stand
@@ -315,12 +321,11 @@ def _reached(lines: Sequence[str], rules: GateRules) -> list[GateObjection]:
     return [GateObjection.of("runner_reached", message, hint, lines)]
 
 
-def _unread(paths: Sequence[str], rules: GateRules) -> list[GateObjection]:
+def _unread(paths: Sequence[str], why: str, rules: GateRules) -> list[GateObjection]:
     if not paths:
         return []
-    message = f"the change has more code than is looked through ({MAX_CODE_CHARS:,} signs): {listed(paths)}"
     hint = _may_edit_hint("look at these files; if they are meant", paths, rules)
-    return [GateObjection.of("runner_reached", message, hint, paths)]
+    return [GateObjection.of("runner_reached", f"{why}: {listed(paths)}", hint, paths)]
 
 
 def _as_change(part: FilePatch) -> TestFileChange:

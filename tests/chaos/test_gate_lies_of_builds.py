@@ -60,8 +60,13 @@ async def test_imports_of_a_package_lead_nowhere_else(python: Path, tmp_path: Pa
         "package.json": about.replace("eslint .", "eslint src").replace('"type"', '"dependencies": {}, "type"'),
     }
 
+    # a word about the runner, in what is no text for git
+    hidden = {"calc.mjs": "// \0\nexport const twice = a => process.env.JEST_WORKER_ID ? 2 * a : a;\n"}
+
     evidence = await desk.judge(lie, "npm test")
     assert [(one.code, one.names) for one in evidence.objections] == [("gate_edited", ("package.json",))]
+    evidence = await desk.judge(hidden, "JEST_WORKER_ID=1 npm test")
+    assert [(one.code, one.names) for one in evidence.objections] == [("runner_reached", ("calc.mjs",))]
     assert (await desk.judge(honest, "npm test")).result == "verified"
 
 

@@ -469,6 +469,29 @@ async def test_a_link_is_the_module_that_its_name_says_and_what_was_loaded_on_th
     assert told == ([("gate_edited", why)] if why else [])
 
 
+@pytest.mark.parametrize(
+    ("path", "attributes", "is_hidden"),
+    [
+        ("calc.mjs", "", True), ("src/a.py", "", True), ("a.py", "*.py -diff", True), ("src/a.png", "", False),
+        ("tests/a.py", "", False), ("allowed.py", "", False),
+    ],
+)  # fmt: skip
+async def test_code_that_is_no_text_is_an_objection(path: str, attributes: str, is_hidden: bool, tmp_path: Path):
+    git(tmp_path, "init", "-q")
+    (tmp_path / ".gitattributes").write_text(f"{attributes}\n")
+    (tmp_path / path).parent.mkdir(exist_ok=True)
+    (tmp_path / path).write_text("x = 1\n")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "base")
+    (tmp_path / path).write_text("y = 1\n" if attributes else "// \0\nx = process.env.JEST_WORKER_ID\n")
+    diff = git(tmp_path, "diff", "-p", "-M", "--binary", "--full-index", "HEAD")
+
+    objections = (await inspected(diff, GateRules(may_edit=("allowed.py",)))).objections
+
+    assert [(one.code, one.names) for one in objections] == ([("runner_reached", (path,))] if is_hidden else [])
+    assert all("no text" in one.message and "may_edit" in one.hint for one in objections)
+
+
 async def test_very_many_files_in_very_deep_folders_take_no_time():
     deep = "/".join("a" * 1500)
     new = "new file mode 100644\n"
