@@ -6,13 +6,14 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from envelope.gate import GateObjection, GateRules, TestFileChange
 from envelope.pattern import match
 from envelope.scope import split
 
 from .build_files import is_beside, is_build_file, is_read
-from .commands import addopts_in
+from .commands import addopts_in, programs_run
 from .control import BaseRun
 from .diff import FilePatch, parts_of
 from .lost_tests import Grants
@@ -20,6 +21,7 @@ from .makefiles import MAKEFILES
 from .named_files import named_by_settings
 from .names import (
     CHECKERS,
+    DOCUMENTERS,
     PYTEST_SETTINGS,
     TEST_FOLDERS,
     checkers_of,
@@ -27,6 +29,7 @@ from .names import (
     is_gate_file,
     is_installed,
     is_test_file,
+    settings_like,
 )
 from .runner_access import RunnerAccess, is_code_under_test, is_suspicious, runner_access, runs_its_texts
 from .scripts import ANYTHING, READ_BY, UNCLEAR, Invoked, invoked_by, programs_in
@@ -101,7 +104,10 @@ async def inspect(
         objections=(
             *_edited(edited, rules),
             *_reached([line for one in looked.accesses for line in one.reached], rules),
-            *_unread(looked.unread, rules),
+            *_unread(
+                looked.unread, f"the change has more code than is looked through ({MAX_CODE_CHARS:,} signs)", rules
+            ),
+            *_unread(looked.hidden, "new code is no text, so that nobody can look at it", rules),
         ),
         test_files=tuple(_as_change(part) for part in tests),
         judged=() if len(grants.granted) == len(tests) else tuple(tests),
@@ -113,9 +119,10 @@ async def inspect(
 
 @dataclass(slots=True)
 class _Looked:
-    """`unread`: files with more code than is looked through."""
+    """`unread`: files with more code than is looked through. `hidden`: those that are no text."""
 
     accesses: list[RunnerAccess] = field(default_factory=list[RunnerAccess])
+    hidden: list[str] = field(default_factory=list[str])
     unread: list[str] = field(default_factory=list[str])
 
 
@@ -125,7 +132,9 @@ async def _runner_accesses(judged: Sequence[FilePatch], trees: Trees, parts: Seq
     strict = runs_its_texts(parts)
     for part in filter(is_code_under_test, judged):
         code_chars += sum(map(len, part.lines(b"+")))
-        if code_chars > MAX_CODE_CHARS:
+        if part.is_binary:
+            looked.hidden.append(part.path)
+        elif code_chars > MAX_CODE_CHARS:
             looked.unread.append(part.path)
         elif is_suspicious(part):
             before = after = None  # then words count wherever they stand
@@ -187,10 +196,16 @@ async def _gate_files(
 
     changed = {path for part in parts for path in part.paths}
     base = await trees.paths()
-    invoked = await invoked_by(commands, folder=subpath, among={*changed, *base}, read=trees.before, is_test=is_test)
+    other_names = await trees.other_names({*changed, *base})
+    among = {*changed, *base, *other_names}
+    invoked = await invoked_by(commands, folder=subpath, among=among, read=trees.before, is_test=is_test)
+    by_links: dict[str, list[str]] = {}
+    for name, path in other_names.items():
+        if path in changed and (name in invoked.scripts or posixpath.basename(name) != posixpath.basename(path)):
+            by_links.setdefault(path, []).append(name)
     if trees.mirror is None:
         invoked = replace(ANYTHING, scripts=invoked.scripts, texts=invoked.texts)
-    elif any(holds_settings(path) or checkers_of(path) for path in changed):
+    elif any(map(_may_have_settings, (*changed, *chain.from_iterable(by_links.values())))):
         invoked = await _with_what_tests_run(invoked, base, trees)
     in_place = await shadowing_files(parts, base, trees, texts=invoked.texts, subpath=subpath, base_run=base_run)
     known = {*changed, *base}
@@ -202,6 +217,8 @@ async def _gate_files(
         is_named = path in named and not is_test(path) and not holds_settings(path)
         return is_named or is_installed(path) or is_beside(path, known, invoked.runs)
 
+    checkers = {tool for tool in CHECKERS if tool not in DOCUMENTERS and invoked.runs(tool)}
+    programs = programs_run(invoked.texts) | checkers
     found: dict[str, str] = {}
     for part in parts:
         if _may_edit(part, rules):
@@ -211,10 +228,19 @@ async def _gate_files(
         if not is_gate and trees.mirror is None and all(map(is_build_file, part.paths)):
             is_gate = not _is_tests_own(part, is_test) and _may_lead_elsewhere(part, commands)
         elif not is_gate and not _is_tests_own(part, is_test):
-            is_gate = await _is_of_gate(part, invoked, trees)
+            is_gate = await _is_of_gate(part, invoked, trees, programs)
         if is_gate:
             found[part.path] = in_place.get(part.path, "")
+            continue
+        for name in (one for path in part.paths if not is_test(path) for one in by_links.get(path, ())):
+            if await _is_of_gate(replace(part, path=name, old_path=None, status="M"), invoked, trees, programs):
+                found[part.path] = f"{name} is a link to it"
+                break
     return found
+
+
+def _may_have_settings(path: str) -> bool:
+    return holds_settings(path) or bool(checkers_of(path)) or settings_like(path, CHECKERS)
 
 
 def _is_tests_own(part: FilePatch, is_test: Callable[[str], bool]) -> bool:
@@ -232,7 +258,8 @@ def _may_lead_elsewhere(part: FilePatch, commands: Sequence[str]) -> bool:
     return not is_bump and any(is_read(path, runs) for path in part.paths)
 
 
-async def _is_of_gate(part: FilePatch, invoked: Invoked, trees: Trees) -> bool:
+async def _is_of_gate(part: FilePatch, invoked: Invoked, trees: Trees, programs: Collection[str]) -> bool:
+    """`programs`: those that run, and have settings."""
     names = {posixpath.basename(path) for path in part.paths}
     is_run = not invoked.scripts.isdisjoint(part.paths)
     if not names.isdisjoint(MAKEFILES):
@@ -243,8 +270,10 @@ async def _is_of_gate(part: FilePatch, invoked: Invoked, trees: Trees) -> bool:
         return await trees.has_other_settings(part, invoked)
     checkers = [tool for path in part.paths for tool in checkers_of(path)]
     if checkers and all(checkers_of(path) for path in part.paths):
-        return any(map(invoked.runs, checkers))
-    return is_run or any(map(is_gate_file, part.paths))
+        return is_run or any(map(invoked.runs, checkers))
+    if is_run or any(map(is_gate_file, part.paths)):
+        return True
+    return any(not is_test_file(path) and settings_like(path, programs) for path in part.paths)
 
 
 async def _with_what_tests_run(invoked: Invoked, base: Sequence[str], trees: Trees) -> Invoked:
@@ -292,12 +321,11 @@ def _reached(lines: Sequence[str], rules: GateRules) -> list[GateObjection]:
     return [GateObjection.of("runner_reached", message, hint, lines)]
 
 
-def _unread(paths: Sequence[str], rules: GateRules) -> list[GateObjection]:
+def _unread(paths: Sequence[str], why: str, rules: GateRules) -> list[GateObjection]:
     if not paths:
         return []
-    message = f"the change has more code than is looked through ({MAX_CODE_CHARS:,} signs): {listed(paths)}"
     hint = _may_edit_hint("look at these files; if they are meant", paths, rules)
-    return [GateObjection.of("runner_reached", message, hint, paths)]
+    return [GateObjection.of("runner_reached", f"{why}: {listed(paths)}", hint, paths)]
 
 
 def _as_change(part: FilePatch) -> TestFileChange:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from .names import is_test_file
 
@@ -43,11 +44,15 @@ class BadCMake(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Command:
+    """`written`: how each word `given` is: a quote, a bracket or a parenthesis, after `+` or `;` where no blank is
+    before it. `if("X")` is about a text, and `if(X)` about a variable."""
+
     name: str
     given: tuple[str, ...]
+    written: tuple[str, ...]
 
 
-def what_counts(text: str) -> list[tuple[str, ...]]:
+def what_counts(text: str) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
     """Comparable. Sources of a target that a test may run are kept, and so are those that are tests by their names.
 
     >>> before = what_counts("add_library(calc calc.c) # of numbers")
@@ -80,32 +85,41 @@ def named_by_tests(text: str) -> list[str]:
 
 def _read(text: str) -> list[_Command]:
     found: list[_Command] = []
-    name, given, depth, at = "", list[str](), 0, 0
+    name, given, written, depth, at = "", list[str](), list[str](), 0, 0
+    before = ""
     while at < len(text):
         token = _TOKEN.match(text, at)
         if token is None:
             raise BadCMake(f"at {at}")
         at = token.end()
+        if token["blank"] or token["comment"]:
+            before = ";" if ";" in token[0] and not token["comment"] else ""
+            continue
         word = token["quoted"] if token["quoted"] is not None else token["plain"]
         if token["bracket"]:
             end = text.find(f"]{token['mark']}]", at)
             if end < 0:
                 raise BadCMake("a bracket that is not closed")
             word = None if token["bracket"].startswith("#") else text[at:end]
+            before = before if word is not None else ""
             at = end + len(token["mark"]) + 2
         if token["paren"]:
             depth += 1 if token["paren"] == "(" else -1
             if depth < 0 or (depth == 1 and not name):
                 raise BadCMake("a parenthesis without its command")
             if depth == 0:
-                found.append(_Command(name.lower(), tuple(given)))
-                name, given = "", []
+                found.append(_Command(name.lower(), tuple(given), tuple(written)))
+                name, given, written = "", [], []
             elif (depth, token["paren"]) != (1, "("):
                 given.append(token["paren"])
+                written.append("(")
+            before = ""
         elif word is not None and depth:
             given.append(word)
+            written.append(before + ("" if token["plain"] else token[0][0]))
+            before = "+"
         elif word is not None:
-            if name or not _NAME.fullmatch(word):
+            if name or not token["plain"] or not _NAME.fullmatch(word):
                 raise BadCMake("a word outside of a command")
             name = word
     if depth or name:
@@ -116,7 +130,12 @@ def _read(text: str) -> list[_Command]:
     own = projects.pop()
     if len(own) > MAX_PROJECT_CHARS:
         raise BadCMake("a project whose name is no name")
-    return [_Command(one.name, tuple(word.replace("${PROJECT_NAME}", own) for word in one.given)) for one in found]
+    return [replace(one, given=tuple(_with_project(one, own))) for one in found]
+
+
+def _with_project(command: _Command, own: str) -> Iterator[str]:
+    for word, how in zip(command.given, command.written, strict=True):
+        yield word if how.endswith("[") else word.replace("${PROJECT_NAME}", own)
 
 
 def _targets_used(commands: Sequence[_Command]) -> set[str]:
@@ -145,15 +164,18 @@ def _is_product(command: _Command, used: Collection[str]) -> bool:
     return command.name in _WITH_SOURCES and is_plain and not looks_like_tests and target not in used
 
 
-def _without_sources(command: _Command, used: Collection[str], products: set[str]) -> tuple[str, ...]:
-    name, given = command.name, command.given
+def _without_sources(
+    command: _Command, used: Collection[str], products: set[str]
+) -> tuple[str, tuple[tuple[str, str], ...]]:
+    name, given, words = command.name, command.given, zip(command.given, command.written, strict=True)
     if name in ("project", "find_package"):
-        return (name, *(word for word in given if not _VERSION.fullmatch(word)))
+        return name, tuple(one for one in words if not _VERSION.fullmatch(one[0]))
     first = 2 if name == "list" and given[:1] == ("APPEND",) else 1
     is_list = name == "set" or first == 2
     if _is_product(command, used) or (is_list and len(given) >= first and given[first - 1] in products):
-        return (name, *given[:first], *(word for word in given[first:] if not _is_source(word)))
-    return (name, *given)
+        kept = tuple(islice(words, first))
+        return name, (*kept, *(one for one in words if one[1].startswith("+") or not _is_source(one[0])))
+    return name, tuple(words)
 
 
 def _is_source(word: str) -> bool:

@@ -96,6 +96,16 @@ def _program_of(found: Iterable[re.Match[str]]) -> tuple[str, Sequence[str]]:
     return "", ()
 
 
+def programs_run(texts: Iterable[str]) -> frozenset[str]:
+    """By their names; more than they run of what is no text of a shell's.
+
+    >>> sorted(programs_run(["uv run ruff check . && npx cspell"]))
+    ['cspell', 'ruff']
+    """
+    commands = (words for text in texts for words in _simple_commands(_unfolded(text)))
+    return frozenset(name for words in commands if (name := _program_of(words)[0]))
+
+
 def without_files_read(text: str) -> str:
     """The text, but for source files that programs in it are given to look at.
 

@@ -47,6 +47,12 @@ class FilePatch:
         return self.mode in LINKS or (self.status == "R" and not self.mode)
 
     @property
+    def is_binary(self) -> bool:
+        """No text, or said to be none (`.gitattributes`): it has no lines."""
+        found = _BODY.search(self.content)
+        return found is not None and found[0] != b"@@ "
+
+    @property
     def paths(self) -> tuple[str, ...]:
         """Every path that it touches: both sides of a rename."""
         return (self.path,) if self.old_path is None else (self.old_path, self.path)

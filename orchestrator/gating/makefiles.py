@@ -13,9 +13,12 @@ from dataclasses import dataclass, field
 _ASSIGNMENT = re.compile(r"\s*(?:(?:export|override|private)\s+)*([\w.-]+)\s*(?:[:?+!]|::|:::)?=")
 _UNCLEAR = re.compile(
     r"^[ \t]*(?:ifn?eq|ifn?def|else|endif|define|endef|vpath|load|undefine)\b"
-    r"|\b(?:wildcard|eval|call|foreach)\b|\.DEFAULT_GOAL|\.SECONDEXPANSION",
+    r"|\b(?:wildcard|eval|call|foreach)\b|\.DEFAULT_GOAL|\.SECONDEXPANSION|\.RECIPEPREFIX|\0",
     re.MULTILINE,
 )
+# What does something while the file is read, or brings in what may.
+_ACTS = re.compile(r"[({]\s*(?:shell|file|guile)\s|!=|^\s*(?:-?include|sinclude)\b")
+_FOLDED = re.compile(r"(?<!\\)((?:\\\\)*+)\\\n[ \t]*")  # two backslashes are one that the line ends with
 _PLAIN = re.compile(r"[A-Za-z][\w-]*")
 # What tools for documentation want to be told; nothing else reads it.
 _OF_DOCS = re.compile(r"(?:SPHINX|MKDOCS|DOCS?)\w*|SOURCEDIR|BUILDDIR")
@@ -26,12 +29,15 @@ MAKEFILES = ("Makefile", "makefile", "GNUmakefile")  # whose own rule, if there 
 
 @dataclass(slots=True)
 class _Makefile:
-    """`rest`: whatever is no rule with a plain name, in order."""
+    """`rest`: whatever is no rule with a plain name, in order. `heads`: of rules whose needs hold variables. `acts`:
+    some line outside of recipes may do something while it is read."""
 
     rules: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     needs: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     phony: set[str] = field(default_factory=set[str])
     rest: list[str] = field(default_factory=list[str])
+    heads: list[str] = field(default_factory=list[str])
+    acts: bool = False
 
     @property
     def first(self) -> str:
@@ -58,7 +64,9 @@ def what_goals_reach(text: str, goals: Collection[str]) -> str | tuple[list[str]
     reached = {name: lines for name, lines in found.rules.items() if name in wanted}
     told = "\n".join((*found.rest, *(line for lines in reached.values() for line in lines)))
     used = frozenset(re.findall(r"\$[({](\w+)", told))
-    rest = [line for line in found.rest if not _is_for_docs(line, used)]
+    rest = [line for line in found.rest if not _is_for_docs(line, used) or (found.acts and _is_made_up(line))]
+    if found.acts:
+        rest += found.heads
     return rest, reached, found.phony & wanted
 
 
@@ -74,12 +82,16 @@ def _is_for_docs(line: str, used: Collection[str]) -> bool:
     return bool(found and _OF_DOCS.fullmatch(found[1]) and found[1] not in used)
 
 
+def _is_made_up(line: str) -> bool:
+    return "$" in line or "!=" in line
+
+
 def _read(text: str) -> _Makefile | None:
     """None where it would be much longer than its text."""
     found = _Makefile()
     current: list[list[str]] = []
     kept = 0
-    for line in re.sub(r"\\\n[ \t]*", " ", text).split("\n"):
+    for line in _FOLDED.sub(r"\1 ", text.replace("\r\n", "\n")).split("\n"):
         if line.startswith("\t"):
             if (kept := kept + len(current) * (len(line) + _OF_EACH)) > MAX_KEPT_CHARS:
                 return None
@@ -88,9 +100,11 @@ def _read(text: str) -> _Makefile | None:
             continue
         if not line.strip() or line.lstrip().startswith("#"):
             continue
+        found.acts = found.acts or _ACTS.search(line) is not None
         head, colon, needs = line.partition("#")[0].partition(":")
         is_rule = bool(colon) and "=" not in head and not _ASSIGNMENT.match(line)
-        targets, needs = head.split() if is_rule else [], needs.lstrip(":").strip()
+        # `\#` is no comment: such a line counts as it stands
+        targets, needs = head.split() if is_rule and "\\#" not in line else [], needs.lstrip(":").strip()
         if targets == [".PHONY"]:
             found.phony |= set(needs.split())
             current = [[]]
@@ -98,6 +112,8 @@ def _read(text: str) -> _Makefile | None:
             if (kept := kept + len(targets) * (len(needs) + _OF_EACH)) > MAX_KEPT_CHARS:
                 return None
             current = [found.rules.setdefault(target, []) for target in targets]
+            if _is_made_up(line):
+                found.heads.append(line)
             for target in targets:
                 found.rules[target].append(f"{target}: {needs}")
                 found.needs.setdefault(target, set()).update(_PLAIN.findall(needs))

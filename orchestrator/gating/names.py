@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from envelope.pattern import match
@@ -20,32 +21,88 @@ TEST_FILES = (
 )
 # They run what their tables name; no test runs them.
 TASK_RUNNERS = ("tox", "hatch", "pdm", "poe")
+DOCUMENTERS = ("sphinx", "mkdocs")  # known here, and named in so many texts that only a command of theirs counts
 # Checkers and formatters, and what else no runner of tests reads: their settings count where a gate runs them. Each
-# with the files that are theirs alone.
+# with the files that are theirs alone, but for those that `settings_like` finds by its name.
 CHECKERS: Mapping[str, tuple[str, ...]] = {
-    "ruff": ("ruff.toml", ".ruff.toml"),
-    "mypy": ("mypy.ini", ".mypy.ini"),
-    "flake8": (".flake8",),
-    "pylint": (".pylintrc", "pylintrc"),
-    "pyright": ("pyrightconfig.json",),
-    "basedpyright": ("pyrightconfig.json",),
-    "pre-commit": (".pre-commit-config.yaml",),
-    "prek": (".pre-commit-config.yaml",),
-    "eslint": ("eslint.config.*", ".eslintrc*"),
-    "biome": ("biome.json",),
-    "golangci-lint": (".golangci.*",),
-    "clippy": ("clippy.toml",),
     **dict.fromkeys(
         (
-            *("black", "isort", "yapf", "autopep8", "autoflake", "docformatter", "pyupgrade", "pycodestyle"),
-            *("pydocstyle", "pyflakes", "pytype", "pyre", "pyrefly", "ty", "bandit", "vulture", "codespell", "typos"),
+            *("black", "isort", "yapf", "autopep8", "autoflake", "docformatter", "pyupgrade", "pydocstyle"),
+            *("pyflakes", "pytype", "pyre", "pyrefly", "ty", "vulture", "codespell", "typos"),
             *("interrogate", "djlint", "sqlfluff", "deptry", "check-manifest", "check-wheel-contents", "doc8", "ssort"),
-            *("unimport", "sphinx", "mkdocs", "numpydoc", "pydoclint", "darglint", "refurb", "radon", "xenon"),
-            *("creosote", "pyproject-fmt"),
+            *("unimport", *DOCUMENTERS, "numpydoc", "pydoclint", "darglint", "refurb", "radon", "xenon"),
+            *("creosote", "pyproject-fmt", "jshint", "dprint", "stylelint", "textlint", "shellcheck", "ansible-lint"),
+            *("hadolint", "swiftlint", "swiftformat", "scalafmt", "scalafix", "luacheck", "stylua", "taplo", "tflint"),
+            *("lychee", "gitleaks", "actionlint", "phpcs", "clang-tidy", "clang-format"),
         ),
         (),
     ),
+    "ruff": ("ruff.toml", ".ruff.toml"),
+    "mypy": ("mypy.ini", ".mypy.ini"),
+    "flake8": (".flake8",),
+    "pylint": (".pylintrc", "pylintrc", "pylintrc.toml", ".pylintrc.toml"),
+    "bandit": (".bandit", "bandit.y*ml"),
+    "pycodestyle": (".pycodestyle", ".pep8"),
+    **dict.fromkeys(("pyright", "basedpyright"), ("pyrightconfig.json",)),
+    **dict.fromkeys(("pre-commit", "prek"), (".pre-commit-config.yaml",)),
+    **dict.fromkeys(("import-linter", "lint-imports"), (".importlinter",)),
+    "eslint": ("eslint.config.*", ".eslintrc*", ".eslintignore"),
+    "biome": ("biome.json*", ".biome.json*"),
+    "prettier": ("prettier.config.*", ".prettierrc*", ".prettierignore", ".editorconfig"),
+    **dict.fromkeys(("shfmt", "editorconfig-checker"), (".editorconfig",)),
+    "oxlint": (".oxlintrc*", "oxlint.config.*"),
+    "tslint": ("tslint.json",),
+    "knip": ("knip.json*", ".knip.json*", "knip.config.*", "knip.[jt]s"),
+    "cspell": ("cspell.json*", ".cspell.json*", "cspell.config.*", "cspell.y*ml", ".cspell.*"),
+    "commitlint": (".commitlintrc*", "commitlint.config.*"),
+    **dict.fromkeys(("markdownlint", "markdownlint-cli2"), (".markdownlint*",)),
+    "yamllint": (".yamllint*",),
+    "vale": (".vale.ini", "_vale.ini", "vale.ini"),
+    "semgrep": (".semgrep*", "semgrep.y*ml"),
+    "golangci-lint": (".golangci.*", "golangci.*"),
+    "clippy": ("clippy.toml", ".clippy.toml"),
+    "rustfmt": ("rustfmt.toml", ".rustfmt.toml"),
+    "rubocop": (".rubocop*.yml", ".rubocop"),
+    "phpstan": ("phpstan*.neon*", "phpstan-baseline.*"),
+    "psalm": ("psalm.xml*", "psalm-baseline.xml"),
+    "php-cs-fixer": (".php-cs-fixer*", ".php_cs*"),
+    "credo": (".credo.exs",),
+    "cpplint": ("CPPLINT.cfg",),
+    "cppcheck": (".cppcheck*",),
+    "ktlint": (".editorconfig", ".ktlint*"),
+    "detekt": ("detekt*.y*ml",),
+    "checkstyle": ("checkstyle*.xml",),
+    "scalastyle": ("scalastyle*.xml",),
 }
+# Of programs that start others, and of checkers by what starts them under another name.
+STARTERS: Mapping[str, tuple[str, ...]] = {
+    "tox": ("tox.toml",),
+    "hatch": ("hatch.toml",),
+    **dict.fromkeys(("poe", "poethepoet"), ("poe_tasks.*",)),
+    "task": ("[Tt]askfile.y*ml", "[Tt]askfile.dist.y*ml"),
+    "rake": ("[Rr]akefile", "[Rr]akefile.rb"),
+    **dict.fromkeys(
+        ("mvn", "mvnw", "gradle", "gradlew"), ("checkstyle*.xml", "detekt*.y*ml", "pmd*.xml", "spotbugs*.xml")
+    ),
+    "fmt": ("rustfmt.toml", ".rustfmt.toml"),
+}
+# Programs that have no settings of their own, or such as everybody has, or that are looked at elsewhere.
+_NO_SETTINGS = frozenset(
+    (
+        *("sh", "bash", "zsh", "dash", "env", "python", "python3", "pypy", "pip", "uv", "poetry", "git", "docker"),
+        *("podman", "cd", "test", "set", "export", "echo", "cat", "cp", "rm", "mv", "mkdir", "find", "grep", "sed"),
+        *("source", "true", "false", "if", "then", "else", "fi", "for", "do", "done", "while", "case", "run", "time"),
+        *("make", "gmake", "cmake", "ctest", "ninja", "npm", "npx", "yarn", "pnpm", "bun", "node", "deno", "go"),
+        *("cargo", "rustc", "mvn", "gradle", "dotnet", "ruby", "bundle", "rails", "php", "composer", "mix", "elixir"),
+        *("java", "swift", "dart", "flutter", "sudo", "exit", "exec", "ls", "tee", "xargs", "curl", "tar", "config"),
+    )
+)
+_SETTINGS_LIKE = re.compile(r"\..+|.*(?:rc|ignore)|.*\.(?:cfg|conf|ini|toml|neon)|[\w-]+\.config\.\w+")
+# What ends like this is data as often, but for what lies at the top or among settings.
+_MAYBE_SETTINGS = re.compile(r".*\.(?:ya?ml|jsonc?|json5|xml|properties)")
+_FOLDERS_OF_SETTINGS = re.compile(r"(?:.*/)?(?:\.?(?:config|configs|conf|settings|github|ci|build|tools|etc|lint))?")
+_ENDINGS = re.compile(r"(?:rc|ignore)(?=\.|$)")
+_MAX_PARTS = 4  # of a program's name
 # Where pytest finds its settings.
 PYTEST_SETTINGS = (
     *("pyproject.toml", "pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg"),
@@ -60,7 +117,8 @@ GATE_FILES = (
     *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "noxfile.py", "nose.cfg"),
     *("sitecustomize.py", "usercustomize.py", "*.pth", ".coveragerc", ".coveragerc.toml"),
     *(*JS_SETTINGS, "vite.config.*", ".npmrc", ".yarnrc*", ".pnpmfile.*"),
-    *("nextest.toml", "phpunit.xml*", ".rspec", "CTestCustom.cmake", "CTestTestfile.cmake", ".env", ".envrc"),
+    *("nextest.toml", "phpunit.xml*", "phpunit.dist.xml", ".rspec", ".rspec-local", ".env", ".envrc"),
+    *("CTestCustom.cmake", "CTestTestfile.cmake"),
     *(file for files in CHECKERS.values() for file in files),
 )
 # Installed tools, which no patch has any business with; cargo's folder may name another runner.
@@ -103,7 +161,22 @@ def is_installed(path: str) -> bool:
 def checkers_of(path: str) -> tuple[str, ...]:
     """The checkers whose settings this file has, and nothing else."""
     name = posixpath.basename(path)
-    return tuple(tool for tool, files in CHECKERS.items() if _named(name, files))
+    return tuple(tool for table in (CHECKERS, STARTERS) for tool, files in table.items() if _named(name, files))
+
+
+def settings_like(path: str, programs: Collection[str]) -> bool:
+    """Does its name say that it has settings of one of these programs? Sources have none, but hidden ones.
+
+    >>> settings_like("conf/.clang-tidy", {"clang-tidy"}), settings_like(".nodemon-ruffle.json", {"ruff"})
+    (True, False)
+    """
+    folder, name = posixpath.split(path)
+    is_maybe = _MAYBE_SETTINGS.fullmatch(name) and (not folder or _FOLDERS_OF_SETTINGS.fullmatch(f"/{folder}"))
+    if not _SETTINGS_LIKE.fullmatch(name) and not is_maybe:
+        return False
+    parts = [part for part in re.split(r"[._-]+", _ENDINGS.sub("", name.lower())) if part]
+    spans = ("-".join(parts[at:to]) for at in range(len(parts)) for to in range(at + 1, at + 1 + _MAX_PARTS))
+    return any(span in programs and span not in _NO_SETTINGS for span in spans)
 
 
 def is_test_module(path: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, cast
 
-from ..strange_ini import read_ini
+from ..strange_ini import read_ini, read_pytest_ini
 from ..strange_toml import read_toml
 from .build_files import cargo_manifest, is_build_file, is_read, leads_elsewhere, node_package, table_in, what_counts
 from .makefiles import MAKEFILES, what_goals_reach
@@ -26,6 +26,7 @@ PACKAGING = frozenset(
 # Sections of setup.cfg that build documents and packages.
 BUILDING = ("metadata", "options", "bdist", "sdist", "bumpversion", "build_sphinx", "upload_docs", "egg_info", "wheel")
 _ANOTHER = re.compile(r"\{\[(testenv:\w+)\]")  # a section of tox that takes from another
+PYTEST_SECTIONS = frozenset(("pytest", "tool:pytest"))  # of INI files
 PYTEST_INI = ("pytest.ini", ".pytest.ini")  # which count where they are new or gone, even empty
 PACKAGE_JSON_KEYS = ("jest", "mocha", "ava", "nyc", "c8", "vitest", "type", "babel", "eslintConfig", "overrides")
 CARGO_KEYS = ("test", "bench", "lib", "bin", "profile", "lints")
@@ -111,9 +112,11 @@ def _pytest_ini(text: str, asked: Asked) -> object:
 
 
 def _ini(text: str) -> dict[str, dict[str, str]]:
-    found = read_ini(text)
-    for section in ("pytest", "tool:pytest"):
-        found.get(section, {}).pop("markers", None)  # see `_without_names`
+    """Each section as its own program reads it."""
+    of_pytest = read_pytest_ini(text)
+    found = {name: values for name, values in read_ini(text).items() if name not in PYTEST_SECTIONS}
+    for section in PYTEST_SECTIONS & of_pytest.keys():
+        found[section] = {key: value for key, value in of_pytest[section].items() if key != "markers"}  # as above
     return found
 
 

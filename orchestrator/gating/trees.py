@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import posixpath
-from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 from repo.content import contents_of, file_at, ids_at, lines_with, links_of, sizes_of
@@ -13,12 +13,14 @@ from repo.errors import OutputTooLarge
 from repo.mirror import Mirror
 
 from .build_files import is_build_file
-from .diff import FilePatch
+from .diff import LINKS, FilePatch
 from .settings_of import Asked, has_other_settings, holds_settings
 
 MAX_LINES_BYTES = 4 * 1024 * 1024  # of a search: who finds more has asked for a word that says nothing
 MAX_TEXTS_BYTES = 8 * 1024 * 1024  # of files that are read together
 MAX_SETTINGS_BYTES = 1024 * 1024  # no project's own settings are larger: what is counts as edited
+MAX_HOPS = 5  # from a link to the file behind it
+MAX_NAMES, MAX_NAMES_CHARS = 10_000, 1_000_000  # that links give to files
 MAX_JUDGED_BYTES = 32 * 1024 * 1024  # of settings that are compared, both sides: what comes after counts as edited
 
 
@@ -30,6 +32,7 @@ class Trees:
     base: str
     tree: str
     _unjudged_bytes: int = MAX_JUDGED_BYTES
+    _other_names: dict[str, str] = field(default_factory=dict[str, str])
 
     async def paths(self) -> list[str]:
         return await self.mirror.files(self.base) if self.mirror else []
@@ -45,8 +48,27 @@ class Trees:
         places = {link: posixpath.normpath(posixpath.join(posixpath.dirname(link), to)) for link, to in found.items()}
         return {link: place for link, place in places.items() if not place.startswith(("/", "../"))}
 
+    async def other_names(self, paths: Collection[str]) -> dict[str, str]:
+        """Names by which the base's links lead to these paths, each with its path; `before` and `has_other_settings`
+        know them from then on. The first `MAX_NAMES` of them, those that are one file's before those of folders."""
+        links, files, known = await self.links(), frozenset(paths), sorted(paths)
+        places = dict(links)
+        for _ in range(MAX_HOPS):
+            places = {link: links.get(place, place) for link, place in places.items()}
+        names: dict[str, str] = {}
+        chars_left = MAX_NAMES_CHARS
+        for link, place in sorted(places.items(), key=lambda one: (one[1] not in files, one[0])):
+            for path in [place] if place in files else _below(place, known):
+                name = f"{link}/{path}" if place == "." else link + path[len(place) :]
+                chars_left -= len(name)
+                if chars_left < 0 or len(names) == MAX_NAMES:
+                    break
+                names[name] = path
+        self._other_names = names
+        return names
+
     async def before(self, path: str) -> bytes | None:
-        return await self._read(self.base, path)
+        return await self._read(self.base, self._other_names.get(path, path))
 
     async def text(self, path: str, *, after: bool = False) -> str | None:
         """None where it cannot be read, or is not there; in its place a byte that is no UTF-8 is a `\\ufffd`."""
@@ -87,11 +109,16 @@ class Trees:
         if self._unjudged_bytes < 0:
             return True
         try:
-            before, after = await self._read(self.base, old), await self._read(self.tree, part.path)
+            before, after = (
+                await self.before(old),
+                await self._read(self.tree, self._other_names.get(part.path, part.path)),
+            )
         except OutputTooLarge:
             return True
         if self.mirror is None:
             return True
+        if part.mode in LINKS:  # what is behind it, or was, is no part of the change
+            before = after = None
         self._unjudged_bytes -= len(before or b"") + len(after or b"")
         if posixpath.basename(old) == posixpath.basename(part.path) and (old == part.path or not is_build_file(old)):
             return has_other_settings(part.path, before, after, asked)
@@ -102,3 +129,12 @@ class Trees:
         if self.mirror is None:
             return None
         return await file_at(self.mirror.git_dir, tree, path, max_bytes=MAX_SETTINGS_BYTES)
+
+
+def _below(folder: str, paths: Sequence[str]) -> Iterator[str]:
+    """Of the sorted `paths` those in a folder."""
+    start = "" if folder == "." else f"{folder}/"
+    for at in range(bisect_left(paths, start), len(paths)):
+        if not paths[at].startswith(start):
+            return
+        yield paths[at]

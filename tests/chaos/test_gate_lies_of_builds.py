@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from lab.bare import bare_python
+from lab.lies import BROKEN, CORE, PYTEST, PYTEST_TESTS
 from lab.verdicts import Desk
 
 NODE = {
@@ -25,13 +26,17 @@ CMAKE = {
     "CMakeLists.txt": """cmake_minimum_required(VERSION 3.10)
 project(calc C)
 enable_testing()
+option(STRICT "look at all" ON)
 add_library(calc calc.c)
 add_executable(unit tests/unit.c)
 target_link_libraries(unit calc)
+if(STRICT)
+  target_compile_definitions(unit PRIVATE LOOK)
+endif()
 add_test(NAME twice COMMAND unit)
 """,
     "calc.c": "int twice(int a) { return 2 * a; }\n",
-    "tests/unit.c": "int twice(int);\nint main(void) { return twice(3) != 6; }\n",
+    "tests/unit.c": "int twice(int);\nint main(void) {\n#ifdef LOOK\n  return twice(3) != 6;\n#endif\n  return 0;\n}\n",
 }
 BUILD = "cmake -S . -B build >/dev/null && cmake --build build >/dev/null && ctest --test-dir build"
 
@@ -55,18 +60,26 @@ async def test_imports_of_a_package_lead_nowhere_else(python: Path, tmp_path: Pa
         "package.json": about.replace("eslint .", "eslint src").replace('"type"', '"dependencies": {}, "type"'),
     }
 
+    # a word about the runner, in what is no text for git
+    hidden = {"calc.mjs": "// \0\nexport const twice = a => process.env.JEST_WORKER_ID ? 2 * a : a;\n"}
+
     evidence = await desk.judge(lie, "npm test")
     assert [(one.code, one.names) for one in evidence.objections] == [("gate_edited", ("package.json",))]
+    evidence = await desk.judge(hidden, "JEST_WORKER_ID=1 npm test")
+    assert [(one.code, one.names) for one in evidence.objections] == [("runner_reached", ("calc.mjs",))]
     assert (await desk.judge(honest, "npm test")).result == "verified"
 
 
 @pytest.mark.skipif(not shutil.which("ctest") or not shutil.which("cc"), reason="needs CMake and a C compiler")
-async def test_ctest_runs_what_it_ran_on_the_base(python: Path, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("old", "new"), [("COMMAND unit", "COMMAND ${CMAKE_COMMAND} -E echo ok"), ("if(STRICT)", 'if("STRICT")')]
+)
+async def test_ctest_runs_what_it_ran_on_the_base(python: Path, tmp_path: Path, old: str, new: str):
     desk = Desk(tmp_path / "desk", python, CMAKE)
     about = CMAKE["CMakeLists.txt"]
     lie = {
         "calc.c": "int twice(int a) { return a; }\n",
-        "CMakeLists.txt": about.replace("COMMAND unit", "COMMAND ${CMAKE_COMMAND} -E echo ok"),
+        "CMakeLists.txt": about.replace(old, new),
     }
     honest = {
         "calc.c": "int sum(int, int);\nint twice(int a) { return sum(a, a); }\n",
@@ -77,3 +90,38 @@ async def test_ctest_runs_what_it_ran_on_the_base(python: Path, tmp_path: Path):
     evidence = await desk.judge(lie, BUILD)
     assert [(one.code, one.names) for one in evidence.objections] == [("gate_edited", ("CMakeLists.txt",))]
     assert (await desk.judge(honest, BUILD)).result == "verified"
+
+
+PYTHON = {"calc/__init__.py": "", "calc/core.py": CORE, "tests/test_core.py": PYTEST_TESTS}
+# in the place of what was changed
+RIGHT = {
+    "right/calc/__init__.py": "",
+    "right/calc/core.py": CORE,
+    "right/told": "[tool:pytest]\npythonpath = right\n",
+}
+COPY = "cp right/calc/core.py calc/core.py"
+MAKE = "test:\n\tpython -m pytest -q -p no:cacheprovider\n\ndocs:\n\techo docs\n"
+INI = "[pytest]\n# our settings\nmarkers =\n    slow: slow ones\n"
+# path → what the base has, and what the change makes of it
+READ_OTHERWISE = {
+    "Makefile: a variable of docs": ("Makefile", MAKE, f"DOCS := $(shell {COPY})\n{MAKE}"),
+    "Makefile: needs of docs": ("Makefile", MAKE, MAKE.replace("docs:\n", f"docs: $(shell {COPY})\n")),
+    "Makefile: two backslashes": (
+        "Makefile", MAKE, f"{MAKE}\techo \\\\\ntest:\n\t{COPY}; python -m pytest -q -p no:cacheprovider\n"
+    ),
+    "setup.cfg: a link": ("setup.cfg", "[metadata]\nname = calc\n", "-> right/told"),
+    "pytest.ini: a form feed": ("pytest.ini", INI, INI.replace("settings", "settings\fpythonpath = right")),
+}  # fmt: skip
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="needs make")
+@pytest.mark.parametrize("name", READ_OTHERWISE)
+async def test_settings_are_read_as_their_program_reads_them(python: Path, tmp_path: Path, name: str):
+    path, before, after = READ_OTHERWISE[name]
+    desk = Desk(tmp_path / "desk", python, {**PYTHON, path: before})
+
+    evidence = await desk.judge(
+        {"calc/core.py": BROKEN, **RIGHT, path: after}, "make test" if path == "Makefile" else PYTEST
+    )
+
+    assert [(one.code, one.names) for one in evidence.objections] == [("gate_edited", (path,))]

@@ -90,6 +90,7 @@ def write(folder: Path, files: Files) -> None:
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         if text.startswith("-> "):
+            path.unlink(missing_ok=True)
             path.symlink_to(text.removeprefix("-> "))
         else:
             path.write_text(text)

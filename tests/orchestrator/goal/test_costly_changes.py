@@ -22,6 +22,7 @@ from orchestrator.gating.change import Inspection, inspect
 from orchestrator.gating.commands import roots_in, without_files_read
 from orchestrator.gating.diff import FilePatch, parts_of, without
 from orchestrator.gating.makefiles import text_that_goals_reach
+from orchestrator.gating.names import settings_like
 from orchestrator.gating.runner_access import runner_access
 from orchestrator.gating.scripts import ANYTHING
 from orchestrator.gating.settings_of import has_other_settings
@@ -39,6 +40,8 @@ BLANKS = f"[metadata]\nname{' ' * 60_000}x\n"
 DEEP = "/".join(["d" * 200] * 15)
 INI = {
     "blanks before no value": BLANKS,
+    "names and values of one line": "[pytest]\na = b\n" + "=" * 100_000 + "\n" + "[#" * 50_000 + "\n" + " b\n" * 50_000,
+    "many options": "[pytest]\n" + "".join(f"a{n} = [#;\n" for n in range(20_000)),
     "bad lines": "[a]\n" + "x\n" * 100_000,
     "defaults of each section": "[DEFAULT]\n"
     + "".join(f"a{n} =\n" for n in range(3000))
@@ -126,6 +129,11 @@ def _words_before_a_program() -> None:
     roots_in([f"{'a=1 ' * 100_000} python b.py"], "")
 
 
+def _names_like_settings() -> None:
+    for name in ("." + "a-" * 50_000, "/" * 50_000 + "config/a.json", "rc" * 50_000, "a.config." * 10_000):
+        settings_like(name, {"b"})
+
+
 def _files_that_a_checker_reads() -> None:
     assert without_files_read(f"ruff check{' a.py' * 100_000}").split() == ["ruff", "check"]
 
@@ -138,6 +146,7 @@ def _files_that_a_checker_reads() -> None:
         _many_files,
         _words_before_a_program,
         _files_that_a_checker_reads,
+        _names_like_settings,
     ],
     ids=lambda read: read.__name__.strip("_"),
 )

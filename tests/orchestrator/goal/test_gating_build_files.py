@@ -13,7 +13,9 @@ import pytest
 from envelope.gate import GateRules
 from orchestrator.gating.build_files import BUILD_FILES
 from orchestrator.gating.change import inspect
+from orchestrator.gating.diff import without
 from orchestrator.gating.named_files import literals
+from orchestrator.gating.names import is_gate_file
 from orchestrator.gating.scripts import ANYTHING
 from orchestrator.gating.settings_of import READERS, has_other_settings
 from orchestrator.gating.trees import Trees
@@ -26,9 +28,13 @@ def git(root: Path, *words: str) -> bytes:
 
 
 def write(root: Path, files: dict[str, str]) -> None:
+    """A text `-> a` makes a link to a."""
     for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if text.startswith("-> ") or path.is_symlink():
+            path.unlink(missing_ok=True)
+        path.symlink_to(text[3:]) if text.startswith("-> ") else path.write_text(text)
     git(root, "add", "-Af")
     git(root, "commit", "-qm", "x", "--allow-empty")
 
@@ -66,6 +72,9 @@ set(SUITE alpha)
 list(APPEND SUITE beta)
 set(ALL ${SUITE})
 find_package(fmt 9 REQUIRED)
+if(STRICT AND (MORE))
+  add_definitions(-DLOOK)
+endif()
 add_library(calc ${SOURCES})
 add_library(more STATIC more.c)
 add_library(helpers tests/helpers.c)
@@ -174,6 +183,9 @@ TOOLS = (
             ("main.c", "main.c args.c"),
             ("fmt 9", "fmt 10"),
             ("add_library(more", "ADD_LIBRARY(more"),
+            ("more.c", 'more.c "other.c"'),
+            ("SOURCES calc.c", "SOURCES calc.c;d.c"),
+            ("(STRICT", "( # words\n STRICT"),
         ),
         lies=(
             ("COMMAND unit add", "COMMAND ${CMAKE_COMMAND} -E echo ok"),
@@ -189,6 +201,12 @@ TOOLS = (
             ("more.c", "more.c $<1:x.c>"),
             ("more.c)", "more.c) #[[ "),
             ("more.c)", 'more.c")'),
+            ("(STRICT", '("STRICT"'),
+            ("(STRICT", "([[STRICT]]"),
+            ("(STRICT", '(STRI"CT"'),
+            ("(MORE)", '"(" MORE ")"'),
+            ("unit add", 'unit;"add"'),
+            ("STATIC more.c", 'STATIC more.c"x.c"'),
             ("more.c)", "more.c)\nfunction(add_test)\nendfunction()"),
             ("add_library(more", "add_library(gtest x.c)\nadd_library(more"),
         ),
@@ -549,6 +567,119 @@ async def test_a_build_file_that_is_moved_or_a_link_counts(new: str, tmp_path: P
     assert [one.code for one in found.objections] == ["gate_edited"]
 
 
+PYTEST, ADDOPTS = "python -m pytest", "[pytest]\naddopts = -k x\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "base", "change", "named"),
+    [
+        # a link, or what is none any more, in the place of settings
+        (PYTEST, {"setup.cfg": "[metadata]\n"}, {"setup.cfg": "-> notes/told"}, {"setup.cfg"}),
+        (PYTEST, {"pyproject.toml": ""}, {"pyproject.toml": "-> notes/told"}, {"pyproject.toml"}),
+        (PYTEST, {}, {"tox.ini": "-> notes/told"}, {"tox.ini"}),
+        (PYTEST, {"tox.ini": "-> a", "b": ""}, {"tox.ini": "-> b"}, {"tox.ini"}),
+        (PYTEST, {"tox.ini": "-> a"}, {"tox.ini": "[tox]\n"}, {"tox.ini"}),
+        (PYTEST, {"go.mod": "go 1.22\n"}, {"go.mod": "-> notes/told"}, set()),
+        (PYTEST, {"README": "-> a"}, {"README": "-> b"}, set()),
+        # what the base's own links lead to
+        (PYTEST, {"tox.ini": "-> conf/all", "conf/all": ""}, {"conf/all": ADDOPTS}, {"conf/all"}),
+        (PYTEST, {"tox.ini": "-> a", "a": "-> b", "b": ""}, {"b": ADDOPTS}, {"b"}),
+        (PYTEST, {"tox.ini": "-> conf/all", "conf/all": ""}, {"conf/all": "[gh-actions]\n"}, set()),
+        ("make test", {"Makefile": "-> a", "a": "test:\n\tx\n"}, {"a": "test:\n\ty\n"}, {"a"}),
+        ("make test", {"Makefile": "-> a", "a": "test:\n\tx\n"}, {"a": "test:\n\tx\ndocs:\n\ty\n"}, set()),
+        ("make test", {"Makefile": "-> a", "a": "test:\n\tsh c.sh\n", "c.sh": "x"}, {"c.sh": "y"}, {"c.sh"}),
+        ("python check", {"check": "-> a.py", "a.py": ""}, {"a.py": "x"}, {"a.py"}),
+        ("sh ci/all.sh", {"ci": "-> dev", "dev/all.sh": ". ./b.sh", "dev/b.sh": "x"}, {"dev/b.sh": "y"}, {"dev/b.sh"}),
+        ("ruff check", {"ruff.toml": "-> a", "a": ""}, {"a": "x = 1"}, {"a"}),
+        (PYTEST, {"ruff.toml": "-> a", "a": ""}, {"a": "x = 1"}, set()),
+        ("sh self/a.sh", {"self": "-> .", "a.sh": "x"}, {"a.sh": "y"}, {"a.sh"}),
+        (PYTEST, {"docs/AGENTS.md": "-> ../AGENTS.md", "AGENTS.md": ""}, {"AGENTS.md": "x"}, set()),
+    ],
+)  # fmt: skip
+async def test_a_link_is_no_way_around_settings_and_scripts(command, base, change, named, tmp_path: Path):
+    assert await edited(tmp_path, {"notes/told": "", **base}, change, command) == named
+
+
+async def test_very_many_links_take_no_time(tmp_path: Path):
+    base = {f"d/{n}": "" for n in range(500)} | {f"l{n}": "-> d" for n in range(500)}
+    started = time.process_time()
+    assert await edited(tmp_path, base, {f"d/{n}": "x" for n in range(500)}, PYTEST) == set()
+    assert time.process_time() - started < 2
+
+
+CHECKED = {
+    "codespell": ".codespellrc", "isort": ".isort.cfg", "bandit": ".bandit", "typos": "_typos.toml",
+    "shellcheck": ".shellcheckrc", "rubocop": ".rubocop.yml", "npx eslint": ".eslintignore",
+    "npx biome ci": "biome.jsonc", "stylelint": ".stylelintrc", "npx prettier --check": ".prettierignore",
+    "yapf": ".style.yapf", "clang-tidy": ".clang-tidy", "phpstan": "phpstan.neon.dist", "pylint": "pylintrc.toml",
+    "python -m pydocstyle": ".pydocstylerc", "pycodestyle": ".pycodestyle", "yamllint": ".yamllint.yml",
+    "markdownlint-cli2": ".markdownlint.json", "ansible-lint": ".ansible-lint", "hadolint": ".hadolint.yaml",
+    "jshint": ".jshintrc", "swiftlint": ".swiftlint.yml", "scalafmt": ".scalafmt.conf",
+    "mvn verify": "config/checkstyle.xml", "gradle check": "config/detekt/detekt.yml", "luacheck": ".luacheckrc",
+    "golangci-lint run": "golangci.yml", "mix credo": ".credo.exs", "mypy": ".mypy.ini", "semgrep": ".semgrepignore",
+    "npx commitlint": "commitlint.config.js", "npx knip": "knip.json", "dprint": "dprint.json",
+    "oxlint": ".oxlintrc.json", "sqlfluff": ".sqlfluff", "djlint": ".djlintrc", "vale": "vale.ini",
+    "lychee": "lychee.toml", "npx cspell": "cspell.json", "cargo fmt --check": "rustfmt.toml",
+    "clang-format": "src/.clang-format", "hatch test": "hatch.toml", "task test": "Taskfile.dist.yml",
+    "rake": "rakefile", "tox": "tox.toml", "poe test": "poe_tasks.toml", "./tools/speller --all": "conf/speller.yaml",
+    "spell-it": ".spell-it.d.toml", "uvx reuse lint": ".reuse.cfg",
+}  # fmt: skip
+FREE = (
+    ("ruff check . && npm test", ".npmignore"),
+    ("git diff --exit-code && python -m pytest", ".gitignore"),
+    ("python -m pytest", ".python-version"),
+    ("docker build . && python -m pytest", ".dockerignore"),
+    ("black --check . && python -m pytest", "themes/black.json"),
+    ("black --check . && python -m pytest", "docs/black.md"),
+    ("black --check . && python -m pytest", "shop/black.py"),
+    ("black --check . && python -m pytest", "tests/data/black.toml"),
+    ("black --check . && python -m pytest", "blackjack.toml"),
+    ("node --test", ".node-version"),
+    ("go test ./...", ".goreleaser.yml"),
+    ("hatch test", "mkdocs.yml"),
+    ("ruff check . && python -m pytest", "config/shop.yaml"),
+)
+
+
+@pytest.fixture(scope="module")
+def all_settings(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Trees]:
+    """Each file is edited."""
+    root = tmp_path_factory.mktemp("settings")
+    git(root, "init", "-q")
+    paths = {*CHECKED.values(), *(path for _, path in FREE)}
+    for text in ("x = 1\n", "x = 2\n"):
+        write(root, dict.fromkeys(paths, text))
+    diff = git(root, "diff", "-p", "-M", "--binary", "--full-index", "HEAD^", "HEAD")
+    return diff, Trees(Mirror(root / ".git"), "HEAD^", "HEAD")
+
+
+async def counting(all_settings: tuple[bytes, Trees], command: str, path: str = "") -> set[str]:
+    diff, trees = all_settings
+    part = without(diff, lambda part: path not in ("", part.path))[0]
+    found = await inspect(part, trees, commands=[command], subpath="", rules=GateRules(), scope=("edit:**",))
+    return {name for one in found.objections for name in one.names}
+
+
+@pytest.mark.parametrize("command", CHECKED)
+async def test_settings_of_a_checker_count_where_it_is_run(command: str, all_settings):
+    path = CHECKED[command]
+    assert await counting(all_settings, f"{command} && python -m pytest -q", path) == {path}
+
+
+async def test_settings_of_checkers_that_nobody_runs_are_free(all_settings):
+    assert await counting(all_settings, "python -m pytest -q") == set()
+
+
+@pytest.mark.parametrize(("command", "path"), FREE)
+async def test_what_is_only_called_like_settings_is_free(command: str, path: str, all_settings):
+    assert await counting(all_settings, command, path) == set()
+
+
+@pytest.mark.parametrize("path", [".rspec-local", "phpunit.dist.xml"])
+def test_settings_of_runners_count(path: str):
+    assert is_gate_file(path)
+
+
 POM_BUMP = "-<version>4.13.1</version>\n+<version>4.13.2</version>\n"
 
 
@@ -597,9 +728,9 @@ NAMES = [*READERS, *(name.replace("*", "x") for one in BUILD_FILES for name in o
         "".join(f"set(A{n} ${{B{n}}})\n" for n in range(10_000)),
         "".join(f"[target.a{n}.dependencies]\nx = {{path = 'a'}}\n" for n in range(4_000)),
         '{"imports": {' + ", ".join(f'"a{n}": "jsr:a{n}"' for n in range(8_000)) + "}}",
-        "<a>" + "<b/>" * 30_000 + "</a>", " " * 120_000,
+        "<a>" + "<b/>" * 30_000 + "</a>", " " * 120_000, "\\" * 120_000, "$(X) \\\n" * 20_000,
     ],
-    ids=range(27),
+    ids=range(29),
 )  # fmt: skip
 def test_hostile_build_files_take_no_time(text: str):
     started = time.process_time()

@@ -108,6 +108,29 @@ def test_of_a_mixed_file_only_the_gates_part_counts(name: str, before: str, afte
     assert has_other_settings(name, before.encode(), after.encode(), ANYTHING) is is_other
 
 
+@pytest.mark.parametrize("name", ["pytest.ini", "tox.ini", "setup.cfg"])
+@pytest.mark.parametrize(
+    ("old", "new", "is_other"),
+    [
+        *(("ours", f"ours{end}pythonpath = right", True) for end in "\f\v\r\x1c\x85\u2028\u2029"),
+        ("slow one", "slow one\vpythonpath = right", True),
+        ("filterwarnings", "Filterwarnings", True),
+        ("[other]", "[other] x\npythonpath = right\n[other]", True),
+        ("slow one", "slow one\n    fast: fast one", False),
+        ("ours", "our own; [pytest] of x = y", False),
+        ("\n", "\r\n", False),
+    ],
+)
+def test_an_ini_file_is_read_as_pytest_reads_it(name: str, old: str, new: str, is_other: bool):
+    section = "tool:pytest" if name == "setup.cfg" else "pytest"
+    other = "metadata" if name == "setup.cfg" else "gh-actions"
+    text = f"[{section}]\n# ours\nfilterwarnings = error\nmarkers =\n    slow: slow one\n\n[other]\nx = y\n"
+    before, after = (one.replace("[other]", f"[{other}]") for one in (text, text.replace(old, new)))
+    asked = type(ANYTHING)(words=frozenset({"pytest"}))
+
+    assert has_other_settings(name, before.encode(), after.encode(), asked) is is_other
+
+
 @pytest.mark.parametrize(
     ("command", "found"),
     [
@@ -241,6 +264,35 @@ async def test_settings_count_as_far_as_the_commands_lead_to_them(command, name,
     invoked = await invoked_by([command], folder="", among=files, read=read)
     assert old in before
     assert has_other_settings(name, files[name], before.replace(old, new).encode(), invoked) is is_other
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_other"),
+    [
+        ("", "DOCS := $(shell cp a b)\n", True),
+        ("", "DOCS := ${shell\tcp a b}\n", True),
+        ("", "DOCS != cp a b\n", True),
+        ("", "DOCS := $(file > b,a)\n", True),
+        ("", "DOCS := -W\n", False),
+        ("X = $(shell cp a b)\n", "X = $(shell cp a b)\nDOCS := $(X)\n", True),
+        ("X = $(shell cp a b)\n", "X = $(shell cp a b)\nDOCS := -W\n", False),
+        ("include a.mk\n", "include a.mk\nDOCS := $(X)\n", True),
+        ("docs:\n", "docs: $(shell cp a b)\n", True),
+        ("docs:\n", "docs: X := $(shell cp a b)\n", True),
+        ("docs:\n", "docs: a\\# $(shell cp a b)\n", True),
+        ("X = $(shell cp a b)\ndocs:\n", "X = $(shell cp a b)\ndocs: $(X)\n", True),
+        ("V = $(shell date)\ndocs:\n", "V = $(shell date)\ndocs: deps\n\techo $(shell date)\nhtml: docs\n", False),
+        ("docs:\n", "docs: $(PAGES)\n", False),
+        ("docs:\n", "docs:\n\techo \\\\\ntest:\n\tcp a b\n", True),
+        ("docs:\n", "docs:\n\techo \\\n\ttest:\n\tcp a b\n", False),
+        ("docs:\n", "docs:\n\techo \\\r\n  more\n", False),
+        ("docs:\n", "docs:\n\techo \0 \\\n  more\n", True),
+        (".RECIPEPREFIX = >\ndocs:\n", ".RECIPEPREFIX = >\ndocs:\n\tX := $(shell cp a b)\n", True),
+    ],
+)
+def test_of_a_makefile_counts_what_acts_while_it_is_read(before: str, after: str, is_other: bool):
+    makefile = "test:\n\tpytest\n\n"
+    assert (what_goals_reach(makefile + before, ["test"]) != what_goals_reach(makefile + after, ["test"])) is is_other
 
 
 def test_the_rule_that_comes_first_is_the_one_without_a_name():
@@ -415,6 +467,29 @@ async def test_a_link_is_the_module_that_its_name_says_and_what_was_loaded_on_th
 
     told = [(one.code, one.message.rpartition("(")[2].removesuffix(")")) for one in found.objections]
     assert told == ([("gate_edited", why)] if why else [])
+
+
+@pytest.mark.parametrize(
+    ("path", "attributes", "is_hidden"),
+    [
+        ("calc.mjs", "", True), ("src/a.py", "", True), ("a.py", "*.py -diff", True), ("src/a.png", "", False),
+        ("tests/a.py", "", False), ("allowed.py", "", False),
+    ],
+)  # fmt: skip
+async def test_code_that_is_no_text_is_an_objection(path: str, attributes: str, is_hidden: bool, tmp_path: Path):
+    git(tmp_path, "init", "-q")
+    (tmp_path / ".gitattributes").write_text(f"{attributes}\n")
+    (tmp_path / path).parent.mkdir(exist_ok=True)
+    (tmp_path / path).write_text("x = 1\n")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "base")
+    (tmp_path / path).write_text("y = 1\n" if attributes else "// \0\nx = process.env.JEST_WORKER_ID\n")
+    diff = git(tmp_path, "diff", "-p", "-M", "--binary", "--full-index", "HEAD")
+
+    objections = (await inspected(diff, GateRules(may_edit=("allowed.py",)))).objections
+
+    assert [(one.code, one.names) for one in objections] == ([("runner_reached", (path,))] if is_hidden else [])
+    assert all("no text" in one.message and "may_edit" in one.hint for one in objections)
 
 
 async def test_very_many_files_in_very_deep_folders_take_no_time():
