@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from lab.bare import bare_python
+from lab.lies import BROKEN, CORE, PYTEST_TESTS
 from lab.verdicts import Desk
 
 NODE = {
@@ -77,3 +78,26 @@ async def test_ctest_runs_what_it_ran_on_the_base(python: Path, tmp_path: Path):
     evidence = await desk.judge(lie, BUILD)
     assert [(one.code, one.names) for one in evidence.objections] == [("gate_edited", ("CMakeLists.txt",))]
     assert (await desk.judge(honest, BUILD)).result == "verified"
+
+
+RUN = "python -m pytest -q -p no:cacheprovider"
+IN_PLACE = f"cp notes/example.txt calc/core.py; {RUN}"  # tests see other code than what would be merged
+CALC = {"calc/__init__.py": "", "calc/core.py": CORE, "tests/test_core.py": PYTEST_TESTS}
+SCRIPT = "import subprocess, sys\nsys.exit(subprocess.call({0!r}, shell=True))\n"
+LED = {
+    "a Makefile's script in Python": ({"Makefile": "test:\n\tpython run.py\n"}, "run.py", SCRIPT, "make test"),
+    "what a script sources": ({"t.sh": ". ./lib.inc\nrun\n"}, "lib.inc", "run() {{ {0}; }}\n", "sh t.sh"),
+    "a folder that cannot be told": ({}, "sub/Makefile", "test:\n\tcd ..; {0}\n", "cd $(ls | grep sub) && make test"),
+}
+
+
+@pytest.mark.parametrize("name", LED)
+async def test_what_commands_lead_to_is_of_the_gate(name: str, python: Path, tmp_path: Path):
+    files, path, text, command = LED[name]
+    desk = Desk(tmp_path / "desk", python, {**CALC, **files, path: text.format(RUN)})
+    lie = {"calc/core.py": BROKEN, "notes/example.txt": CORE, path: text.format(IN_PLACE)}
+
+    evidence = await desk.judge(lie, command)
+
+    assert [(one.code, one.names) for one in evidence.objections] == [("gate_edited", (path,))]
+    assert (await desk.judge({"calc/core.py": f"{CORE}\n# more\n"}, command)).result == "verified"
