@@ -14,6 +14,7 @@ from itertools import chain, pairwise
 
 from .commands import READERS, RUN_OF, WRAPPERS
 
+PROSE = (".md", ".rst", ".txt", ".lock", ".html", ".css", ".csv", ".xml", ".svg")  # which no shell reads
 MAX_FOLDERS = 20  # of one text; more are as good as unknown
 MAX_VALUE_CHARS = 80  # of a variable that is put in
 MAX_DEPTH = 3  # of commands in quotes of commands
@@ -162,7 +163,10 @@ _PLACED = re.compile(r"-w|--workspaces?|-r|--recursive|--filter(?:-prod)?|-F|wor
 _LED_BY_FOLDERS = frozenset(("env", "make", "gmake", "just", "task", "rake", "invoke", "inv", "nox", "tox", "doit"))
 _FOLDER_IN_SHORT = ("task", "composer", "just", "gradle")
 _OBEY = ("pytest", "py.test", "npx", "mocha", "jest", "vitest", "ava", "tap", "rspec", "tox", "nox", "bats", "phpunit")
-_ASSIGNMENT = re.compile(r"\w+=")
+_INSTALLERS = frozenset(("pip", "pip3", "pip-compile", "pip-sync", "piptools", "conda", "mamba", "uv-pip"))
+_ASSIGNMENT = re.compile(r"(\w+)=")
+_ASSIGNED = frozenset(("=", ":=", "::=", ":::=", "?=", "+=", "!="))
+_OBEYED_VARIABLES = frozenset(("BASH_ENV", "ENV", "MAKEFILES", "PYTHONSTARTUP", "SHELL", "NODE_OPTIONS"))
 _OF_WRAPPER = re.compile(r"-.*|\d+[smhd]?|\w+=.*", re.DOTALL)
 
 
@@ -170,10 +174,12 @@ _OF_WRAPPER = re.compile(r"-.*|\d+[smhd]?|\w+=.*", re.DOTALL)
 class Led:
     """`run`: words that may be files which are run, sourced or obeyed. `given`: what stands first among the words of
     a program that is not known. `main`: programs, and `programs`: all words that might be some. `is_elsewhere`: it
-    goes to a folder that cannot be told. `is_open`: it runs a file that cannot be told."""
+    goes to a folder that cannot be told. `is_open`: it runs a file that cannot be told; maybe one that is
+    `looped` over."""
 
     run: set[str] = field(default_factory=set[str])
     given: set[str] = field(default_factory=set[str])
+    looped: set[str] = field(default_factory=set[str])
     modules: set[str] = field(default_factory=set[str])
     folders: dict[str, None] = field(default_factory=dict[str, None])
     programs: set[str] = field(default_factory=set[str])
@@ -310,10 +316,13 @@ class _Command:
             led.run.update(rest[:1])
         elif word in _INCLUDE:
             led.run.update(rest)
+        elif word == "for":
+            led.looped.update(rest[2:])
         elif name in _CHANGES or name.endswith((".cd", ".chdir")):
             self._go(next((word for word in rest if word != "--" and not word.startswith("-")), "."))
         is_label = any(one.endswith(":") for one in (word, *rest[:3]))
-        if (self._is_shell and "/" in word and not is_label) or word.startswith(("./", "../")):
+        is_path = "/" in word and not is_label and not word.endswith(PROSE)
+        if (self._is_shell and is_path) or word.startswith(("./", "../")):
             led.run.add(word.lstrip("@+-"))
         is_known = name in _TO_THESE_DATA or name in READERS or _ANY_INTERPRETER.fullmatch(name)
         if self._is_shell and not is_known and not is_label:
@@ -323,8 +332,18 @@ class _Command:
         """Behind keywords, variables and programs whose arguments are a command."""
         words, names, at = self._words, self._names, 0
         while at < len(words):
-            if words[at] in _KEYWORDS or _ASSIGNMENT.match(words[at]) or not names[at]:
+            if words[at] in _KEYWORDS or not names[at]:
                 at += 1
+            elif found := _ASSIGNMENT.match(words[at]):
+                if found[1] in _OBEYED_VARIABLES:
+                    self._led.run.add(words[at][found.end() :])
+                at += 1
+            elif words[at + 1 : at + 2] and words[at + 1] in _ASSIGNED:  # of make: a list of files, or a command
+                if words[at] in _OBEYED_VARIABLES:
+                    self._led.run.update(words[at + 2 : at + 3])
+                at += 2
+                if at < len(words) and not words[at].isidentifier() and not re.fullmatch(r"[a-z-]+", words[at]):
+                    return len(words)
             elif names[at] in WRAPPERS or words[at + 1 : at + 2] == [RUN_OF.get(names[at])]:
                 at += 1 if names[at] in WRAPPERS else 2
                 while at < len(words) and _OF_WRAPPER.fullmatch(words[at]):
@@ -344,7 +363,10 @@ class _Command:
         led, words, found = self._led, self._words, frozenset(self._names)
         is_manager, is_led_there = not found.isdisjoint(_MANAGERS), not found.isdisjoint(_LED_BY_FOLDERS)
         is_obeyed = name not in _TO_THESE_DATA or name in _OBEY or "make" in found
+        is_obeyed = is_obeyed and found.isdisjoint(_INSTALLERS)  # `-r requirements.txt`
         for at, word in enumerate(words):
+            if "=-" in word and (assigned := _ASSIGNMENT.match(word)):
+                word = word[assigned.end() :]  # `NODE_OPTIONS=--require=./setup`
             if is_manager and _PLACED.fullmatch(word.partition("=")[0]):
                 led.is_elsewhere = True
             if not word.startswith("-") or len(word) < 2:

@@ -7,10 +7,14 @@ import posixpath
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import translate
+from itertools import chain
 from typing import Any, cast
 
+from ..strange_toml import read_toml
+from .build_files import table_in
 from .commands import environments_in, makes_in, scripts_in, without_files_read
-from .followed import led_by, untold
+from .followed import PROSE, led_by, untold
 from .makefiles import MAKEFILES, text_that_goals_reach
 from .names import is_test_file
 from .settings_of import reached_entries
@@ -29,6 +33,7 @@ UNCLEAR = frozenset(
 # Scripts that say all that they run: in other languages they may import it.
 FOLLOWED = ("", ".sh", ".bash", ".mk", ".yml", ".yaml", ".json", ".ini", ".cfg", ".toml")
 _WORD = re.compile(r"[\w./@%+-]+")
+_GLOB = re.compile(r"[*?\[]")
 _MODULE = re.compile(r"-m\s+([\w.]+)")
 _MODULES_IN = re.compile(r"\bPYTHONPATH=[\"']?([\w./@%+:$-]+)")  # where `-m` looks first
 MAX_FOLDERS = 60  # of one text; more are as good as unknown
@@ -82,7 +87,7 @@ _TASKFILES = tuple(
 READ_BY: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("make", "gmake"), ("GNUmakefile", "makefile", "Makefile")),
     **dict.fromkeys(("npm", "yarn", "pnpm", "bun", "lerna", "wireit"), _PACKAGE),
-    "tox": ("tox.ini", "tox.toml"),
+    "tox": ("tox.ini", "tox.toml", "pyproject.toml"),
     "nox": ("noxfile.py",),
     **dict.fromkeys(("pre-commit", "prek"), (".pre-commit-config.yaml",)),
     "just": ("justfile", "Justfile", ".justfile", "JUSTFILE"),
@@ -111,8 +116,11 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "earthly": ("Earthfile",),
     **dict.fromkeys(("mise", "rtx"), ("mise.toml", ".mise.toml", "mise.local.toml", ".tool-versions")),
     "lefthook": ("lefthook.yml", ".lefthook.yml", "lefthook.yaml", "lefthook.toml"),
-    "cargo-make": ("Makefile.toml",),
+    **dict.fromkeys(("cargo", "cargo-make"), ("Makefile.toml",)),  # `cargo make`
 }
+_OF_TASKS = frozenset(
+    ("tox", "hatch", "pdm", "poe", "rye", "pixi", "taskipy", "doit", "invoke", "duty")
+)  # in pyproject.toml
 # Files that say what to do, of any program: where nobody can say which is read.
 _TASKS = frozenset(posixpath.basename(name) for names in READ_BY.values() for name in names) - {"pyproject.toml"}
 
@@ -217,10 +225,13 @@ class _Files:
 
     def __init__(self, known: frozenset[str], tests: frozenset[str]) -> None:
         self._known, self._named = known - tests, dict[str, list[str]]()
+        self._inside: dict[str, list[str]] = {}
         self._left = MAX_LOOKED_AT
         self.driving = known  # a package.json among the tests says what to do, too
         for path in known:
-            self._named.setdefault(posixpath.basename(path), []).append(path)
+            folder, name = posixpath.split(path)
+            self._named.setdefault(name, []).append(path)
+            self._inside.setdefault(folder, []).append(name)
 
     def _spend(self, paths: int) -> None:
         self._left -= paths
@@ -241,17 +252,37 @@ class _Files:
             self._spend(len(places))
             yield from (path for place in places if (path := _joined(place, word.lstrip("/"))) in self._known)
 
-    def run_by(self, word: str, places: Sequence[str], *, is_anywhere: bool) -> Iterator[str]:
+    def run_by(
+        self, word: str, places: Sequence[str], *, is_anywhere: bool, endings: Sequence[str] = _ENDINGS
+    ) -> Iterator[str]:
         """By a word of a command, with the endings that programs find by themselves; maybe behind a variable."""
         is_untold, word = untold(word)
         word = posixpath.normpath(word) if word else ""
-        for ending in _ENDINGS if word else ():
+        if _GLOB.search(word):
+            yield from self._matching(word, None if is_untold or is_anywhere else places)
+            return
+        for ending in endings if word else ():
             yield from self.at(f"{word}{ending}", places)
             if is_anywhere or is_untold:
                 end = f"{word}{ending}".lstrip("./")
                 found = self._named.get(posixpath.basename(end), ())
                 self._spend(len(found))
                 yield from (path for path in found if path in self._known and f"/{path}".endswith(f"/{end}"))
+
+    def _matching(self, pattern: str, places: Iterable[str] | None) -> Iterator[str]:
+        above, name = posixpath.split(pattern)
+        folders: Iterable[str] = self._inside
+        if places is not None:
+            folders = [_joined(place, above) for place in places]
+            if _GLOB.search(above):
+                self._spend(len(self._inside) * len(folders))
+                above = re.compile("|".join(map(translate, folders)))
+                folders = [one for one in self._inside if one and above.match(one)]
+        matches = re.compile(translate(name)).match
+        for folder in folders:
+            names = self._inside.get(folder, ())
+            self._spend(len(names))
+            yield from {posixpath.join(folder, one) for one in names if matches(one)} & self._known
 
 
 async def _followed(
@@ -299,8 +330,10 @@ def _scripts_of(text: _Text, folder: str, base: _Files) -> set[str]:
     if not led.main.isdisjoint(UNCLEAR - READ_BY.keys()):
         named |= base.of_names(_TASKS, None)
     for word in led.run:
-        named.update(base.run_by(word, places, is_anywhere=is_anywhere))
-    for word in led.given:
+        endings = _ENDINGS if text.is_shell or "/" in word else ("",)  # `run` may be any word of a program
+        found = base.run_by(word, places, is_anywhere=is_anywhere, endings=endings)
+        named.update(found)
+    for word in (*led.given, *(led.looped if led.is_open else ())):
         named.update(path for path in base.run_by(word, places, is_anywhere=is_anywhere) if _is_code(path))
     for module in led.modules | set(_MODULE.findall(content)):
         path = module.replace(".", "/")
@@ -317,6 +350,10 @@ def _told(path: str, content: str, asked: Invoked) -> list[_Text]:
     folder, name = posixpath.split(path)
     if name in MAKEFILES and asked.goals is not None:
         return [_Text(text_that_goals_reach(content, asked.goals), False, folder)]
+    if name.endswith(PROSE) or name.startswith(".git") or name.isupper():  # LICENSE
+        return [_Text(content, False, folder, is_shell=False)]
+    if name == "pyproject.toml":
+        return [_Text(_of_tasks(content), False, folder, is_shell=False)]
     if name not in ("package.json", "composer.json"):
         return [_Text(content, False, folder, is_shell=posixpath.splitext(name)[1] not in _OTHER_TEXTS)]
     try:
@@ -326,6 +363,29 @@ def _told(path: str, content: str, asked: Invoked) -> list[_Text]:
         return [_Text(text, True, folder) for text in texts if isinstance(text, str)]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return []
+
+
+def _of_tasks(pyproject: str) -> str:
+    """What runners of tasks are told there, a line for each command."""
+    try:
+        tools = table_in(read_toml(pyproject), "tool")
+        return "\n".join(chain.from_iterable(_lines(tools[name]) for name in tools.keys() & _OF_TASKS))
+    except (ValueError, RecursionError):
+        return pyproject
+
+
+def _lines(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in cast("dict[str, object]", value).items():
+            lines = list(_lines(inner))
+            yield from (f"{key} {line}" if key in ("cwd", "change_dir", "changedir") else line for line in lines)
+    elif isinstance(value, list):
+        items = cast("list[object]", value)
+        if items and all(isinstance(one, str) for one in items):
+            yield " ".join(map(str, items))  # one command's words
+        yield from chain.from_iterable(map(_lines, items))
+    else:
+        yield str(value)
 
 
 def _joined(folder: str, path: str) -> str:
