@@ -60,6 +60,14 @@ _TOX = re.compile(r"(?<![\w./-])tox(?![\w.-])")
 _MANY_SCRIPTS = re.compile(
     r"\b(?:run-[sp]|npm-run-all|concurrently|turbo|nx|lerna|wireit|lage|npx|bunx)\b|--run\b|\$npm_"
 )
+# Options of theirs after which another package's scripts are run; and those that have no next word.
+_ELSEWHERE = re.compile(
+    r"-w|--workspace|-r|--recursive|--filter|-F|--prefix|-C|--cwd|--dir|--include-workspace|--project"
+)
+_ALONE = re.compile(
+    r"-[sqydi]|--(?:silent|quiet|verbose|yes|force|if-present|offline|prefer-offline|ignore-scripts|frozen-lockfile)"
+    r"|--(?:no-[\w-]+|immutable|production|prod|bun|color|foreground-scripts|non-interactive|[\w-]+=.*)"
+)
 _NAME = re.compile(r"[\w.:/-]+")
 _SEVERAL = re.compile(r"[\s,:;\"'\[\]]+")
 
@@ -219,11 +227,16 @@ def _goals(words: Sequence[str]) -> list[str] | None:
 
 def _scripts(words: Sequence[str]) -> list[str] | None:
     manager, *rest = words
-    plain = [word for word in rest if not word.startswith("-")]
-    if any(
-        word.startswith(("-w", "--workspace", "-r", "--recursive", "--filter", "-F", "--prefix", "-C")) for word in rest
-    ):
-        return None
+    plain: list[str] = []
+    before = ""
+    for word in rest:
+        if _ELSEWHERE.match(word) or (word in ("workspace", "workspaces") and not plain):
+            return None
+        if not word.startswith("-"):
+            if not plain and before.startswith("-") and not _ALONE.fullmatch(before):
+                return None  # which may be that option's, or a script
+            plain.append(word)
+        before = word
     if not plain or plain[0] in ("ci", "install", "i", "add", "exec", "dlx", "x", "audit", "config", "cache"):
         return []
     if plain[0] in ("run", "run-script"):

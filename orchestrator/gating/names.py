@@ -115,7 +115,15 @@ JS_SETTINGS = (
 # Settings and hooks of runners and checkers: whoever writes them decides what passes.
 GATE_FILES = (
     *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "noxfile.py", "nose.cfg"),
-    *("sitecustomize.py", "usercustomize.py", "*.pth", ".coveragerc", ".coveragerc.toml"),
+    *(
+        "sitecustomize",
+        "sitecustomize.*",
+        "usercustomize",
+        "usercustomize.*",
+        "*.pth",
+        ".coveragerc",
+        ".coveragerc.toml",
+    ),
     *(*JS_SETTINGS, "vite.config.*", ".npmrc", ".yarnrc*", ".pnpmfile.*"),
     *("nextest.toml", "phpunit.xml*", "phpunit.dist.xml", ".rspec", ".rspec-local", ".env", ".envrc"),
     *("CTestCustom.cmake", "CTestTestfile.cmake"),
@@ -149,7 +157,9 @@ def is_test_file(path: str, more: Iterable[str] = ()) -> bool:
 
 def is_gate_file(path: str) -> bool:
     """Does it belong to a runner or a checker, whatever the gate's commands are?"""
-    return is_installed(path) or _named(posixpath.basename(path), (*GATE_FILES, *METADATA))
+    *folders, name = path.split("/")
+    is_package = not {"sitecustomize", "usercustomize"}.isdisjoint(folders)
+    return is_package or is_installed(path) or _named(name, (*GATE_FILES, *METADATA))
 
 
 def is_installed(path: str) -> bool:

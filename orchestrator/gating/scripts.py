@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import translate
+from itertools import chain
 from typing import Any, cast
 
+from ..strange_toml import read_toml
+from .build_files import table_in
 from .commands import environments_in, makes_in, scripts_in, without_files_read
+from .followed import PROSE, led_by, untold
 from .makefiles import MAKEFILES, text_that_goals_reach
 from .names import is_test_file
 from .settings_of import reached_entries
@@ -28,24 +33,96 @@ UNCLEAR = frozenset(
 # Scripts that say all that they run: in other languages they may import it.
 FOLLOWED = ("", ".sh", ".bash", ".mk", ".yml", ".yaml", ".json", ".ini", ".cfg", ".toml")
 _WORD = re.compile(r"[\w./@%+-]+")
+_GLOB = re.compile(r"[*?\[]")
 _MODULE = re.compile(r"-m\s+([\w.]+)")
-_ELSEWHERE = re.compile(r"(?:\bcd|-C|--directory|--prefix)[ =]+([\w./@%+-]+)")
 _MODULES_IN = re.compile(r"\bPYTHONPATH=[\"']?([\w./@%+:$-]+)")  # where `-m` looks first
+MAX_FOLDERS = 60  # of one text; more are as good as unknown
+MAX_LOOKED_AT = 1_000_000  # paths that words may mean
+MAX_CHARS = 1_000_000  # of all texts, of each time that they are followed
 # A script names the code that it builds and runs, too. What is more of the gate than of that:
 SCRIPT_SUFFIXES = ("", ".sh", ".bash", ".mk", ".ps1", ".bat")
 SCRIPT_FOLDERS = frozenset(("scripts", "script", "bin", "ci", ".ci", "tools", "hack", ".github"))
+# What an interpreter, or a program that is not known, may run; a compiler's sources are none.
+CODE_SUFFIXES = frozenset(
+    (
+        *(
+            "",
+            ".sh",
+            ".bash",
+            ".zsh",
+            ".py",
+            ".pyz",
+            ".pyw",
+            ".js",
+            ".mjs",
+            ".cjs",
+            ".ts",
+            ".mts",
+            ".cts",
+            ".jsx",
+            ".tsx",
+        ),
+        *(".rb", ".pl", ".php", ".lua", ".r", ".R", ".jl", ".tcl", ".exs", ".ps1", ".bat", ".cmd", ".groovy", ".inc"),
+    )
+)
+# Texts that are no list of commands: their words are looked at, wherever they stand.
+_OTHER_TEXTS = frozenset(
+    (*CODE_SUFFIXES - {"", ".sh", ".bash", ".zsh", ".inc"}, ".yml", ".yaml", ".json", ".ini", ".cfg", ".toml")
+)
+# Beside the name that a program is given: what Node and Python find by it.
+_ENDINGS = (
+    "",
+    *(
+        f"{index}{suffix}"
+        for index in ("", "/index")
+        for suffix in (".js", ".cjs", ".mjs", ".ts", ".cts", ".mts", ".json")
+    ),
+    *(".py", "/__main__.py", "/package.json"),
+)
+_PACKAGE = ("package.json",)
+_TASKFILES = tuple(
+    f"{name}{dist}.{end}" for name in ("Taskfile", "taskfile") for dist in ("", ".dist") for end in ("yml", "yaml")
+)
 # program → the files in its folder that tell it what to do
 READ_BY: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("make", "gmake"), ("GNUmakefile", "makefile", "Makefile")),
-    **dict.fromkeys(("npm", "yarn", "pnpm"), ("package.json",)),
-    "tox": ("tox.ini",),
+    **dict.fromkeys(("npm", "yarn", "pnpm", "bun", "lerna", "wireit"), _PACKAGE),
+    "tox": ("tox.ini", "tox.toml", "pyproject.toml"),
     "nox": ("noxfile.py",),
     **dict.fromkeys(("pre-commit", "prek"), (".pre-commit-config.yaml",)),
-    "just": ("justfile", "Justfile", ".justfile"),
-    "task": ("Taskfile.yml", "Taskfile.yaml"),
-    "rake": ("Rakefile",),
+    "just": ("justfile", "Justfile", ".justfile", "JUSTFILE"),
+    **dict.fromkeys(("task", "go-task"), _TASKFILES),
+    "rake": ("Rakefile", "rakefile", "Rakefile.rb", "rakefile.rb"),
     "composer": ("composer.json",),
+    **dict.fromkeys(
+        ("inv", "invoke"), ("tasks.py", "tasks/__init__.py", "invoke.yaml", "invoke.yml", "invoke.json", "invoke.py")
+    ),
+    "fab": ("fabfile.py", "fabfile/__init__.py"),
+    "doit": ("dodo.py", "doit.cfg"),
+    **dict.fromkeys(("poe", "poethepoet"), ("poe_tasks.toml", "poe_tasks.yaml", "poe_tasks.json", "pyproject.toml")),
+    "hatch": ("hatch.toml", "pyproject.toml"),
+    "pdm": ("pyproject.toml",),
+    "pipenv": ("Pipfile",),
+    "pixi": ("pixi.toml",),
+    "duty": ("duties.py",),
+    "paver": ("pavement.py",),
+    "scons": ("SConstruct", "Sconstruct", "sconstruct", "SConscript"),
+    "waf": ("wscript",),
+    "ninja": ("build.ninja",),
+    "grunt": ("Gruntfile.js", "Gruntfile.cjs", "Gruntfile.ts"),
+    "gulp": ("gulpfile.js", "gulpfile.mjs", "gulpfile.cjs", "gulpfile.ts"),
+    "jake": ("Jakefile", "jakefile", "Jakefile.js", "jakefile.js"),
+    "mage": ("magefile.go",),
+    "earthly": ("Earthfile",),
+    **dict.fromkeys(("mise", "rtx"), ("mise.toml", ".mise.toml", "mise.local.toml", ".tool-versions")),
+    "lefthook": ("lefthook.yml", ".lefthook.yml", "lefthook.yaml", "lefthook.toml"),
+    **dict.fromkeys(("cargo", "cargo-make"), ("Makefile.toml",)),  # `cargo make`
 }
+_OF_TASKS = frozenset(
+    ("tox", "hatch", "pdm", "poe", "rye", "pixi", "taskipy", "doit", "invoke", "duty")
+)  # in pyproject.toml
+# Files that say what to do, of any program: where nobody can say which is read.
+_TASKS = frozenset(posixpath.basename(name) for names in READ_BY.values() for name in names) - {"pyproject.toml"}
 
 Read = Callable[[str], Awaitable[bytes | None]]  # a file of the base; None where there is none
 
@@ -72,6 +149,16 @@ class Invoked:
 ANYTHING = Invoked()
 
 
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """`is_direct`: each file that it names is a script. `folder`: of the file that it stands in."""
+
+    content: str
+    is_direct: bool
+    folder: str
+    is_shell: bool = True
+
+
 async def invoked_by(
     commands: Iterable[str],
     *,
@@ -88,24 +175,36 @@ async def invoked_by(
     commands, known = tuple(commands), frozenset(among)
     tests = frozenset(filter(is_test, known))
     contents: dict[str, str] = {}
+    base, led_to = _Files(known, tests), dict[_Text, set[str]]()
 
     async def text_of(path: str) -> str:
         if path not in contents:
             contents[path] = (await read(path) or b"").decode("utf-8", "replace")
         return contents[path]
 
-    invoked = _asked_for(frozenset(), commands)
-    for _ in range(MAX_ROUNDS):
-        before, invoked = invoked, await _followed(commands, folder, known, tests, text_of, invoked)
-        if (before.goals, before.entries) == (invoked.goals, invoked.entries):
-            return invoked
-    return await _followed(commands, folder, known, tests, text_of, ANYTHING)
+    def scripts_of(text: _Text) -> set[str]:
+        if text not in led_to:
+            led_to[text] = _scripts_of(text, folder, base)
+        return led_to[text]
+
+    invoked = _asked_for(frozenset(), commands, is_all=True)
+    try:
+        for _ in range(MAX_ROUNDS):
+            before, invoked = invoked, await _followed(commands, folder, scripts_of, text_of, invoked)
+            if (before.goals, before.entries) == (invoked.goals, invoked.entries):
+                return invoked
+        return await _followed(commands, folder, scripts_of, text_of, ANYTHING)
+    except _TooManyError:
+        return replace(ANYTHING, scripts=frozenset(filter(_is_code, known - tests)), texts=commands)
 
 
-def _asked_for(scripts: frozenset[str], texts: Sequence[str]) -> Invoked:
+def _asked_for(scripts: frozenset[str], texts: Sequence[str], *, is_all: bool) -> Invoked:
+    """`is_all`: each of the scripts was looked into."""
+    if not is_all:
+        return replace(ANYTHING, scripts=scripts, texts=tuple(texts))
     words = programs_in(texts)
     is_followed = all(posixpath.splitext(path)[1] in FOLLOWED for path in scripts)
-    is_clear = is_followed and words.isdisjoint(UNCLEAR) and len(scripts) < MAX_SCRIPTS
+    is_clear = is_followed and words.isdisjoint(UNCLEAR)
     return Invoked(
         scripts, tuple(texts), makes_in(texts), scripts_in(texts), environments_in(texts), words if is_clear else None
     )
@@ -117,61 +216,176 @@ def programs_in(texts: Iterable[str]) -> frozenset[str]:
     return found | {part for word in found for part in re.split("[-_]", word)}
 
 
+class _TooManyError(Exception):
+    """No project's scripts name so many files."""
+
+
+class _Files:
+    """Those that may be scripts, found by where they are, or by how their paths end."""
+
+    def __init__(self, known: frozenset[str], tests: frozenset[str]) -> None:
+        self._known, self._named = known - tests, dict[str, list[str]]()
+        self._inside: dict[str, list[str]] = {}
+        self._left = MAX_LOOKED_AT
+        self.driving = known  # a package.json among the tests says what to do, too
+        for path in known:
+            folder, name = posixpath.split(path)
+            self._named.setdefault(name, []).append(path)
+            self._inside.setdefault(folder, []).append(name)
+
+    def _spend(self, paths: int) -> None:
+        self._left -= paths
+        if self._left < 0:
+            raise _TooManyError
+
+    def of_names(self, names: Iterable[str], places: Iterable[str] | None) -> set[str]:
+        """`places`: None is any."""
+        if places is not None:
+            return {_joined(place, name) for name in names for place in places} & self.driving
+        ends = set(names)
+        found = (path for name in {posixpath.basename(end) for end in ends} for path in self._named.get(name, ()))
+        return {path for path in found if any(path == end or path.endswith(f"/{end}") for end in ends)}
+
+    def at(self, word: str, places: Sequence[str]) -> Iterator[str]:
+        name = posixpath.basename(word.rstrip("/"))
+        if name in self._named:
+            self._spend(len(places))
+            yield from (path for place in places if (path := _joined(place, word.lstrip("/"))) in self._known)
+
+    def run_by(
+        self, word: str, places: Sequence[str], *, is_anywhere: bool, endings: Sequence[str] = _ENDINGS
+    ) -> Iterator[str]:
+        """By a word of a command, with the endings that programs find by themselves; maybe behind a variable."""
+        is_untold, word = untold(word)
+        word = posixpath.normpath(word) if word else ""
+        if _GLOB.search(word):
+            yield from self._matching(word, None if is_untold or is_anywhere else places)
+            return
+        for ending in endings if word else ():
+            yield from self.at(f"{word}{ending}", places)
+            if is_anywhere or is_untold:
+                end = f"{word}{ending}".lstrip("./")
+                found = self._named.get(posixpath.basename(end), ())
+                self._spend(len(found))
+                yield from (path for path in found if path in self._known and f"/{path}".endswith(f"/{end}"))
+
+    def _matching(self, pattern: str, places: Iterable[str] | None) -> Iterator[str]:
+        above, name = posixpath.split(pattern)
+        folders: Iterable[str] = self._inside
+        if places is not None:
+            folders = [_joined(place, above) for place in places]
+            if _GLOB.search(above):
+                self._spend(len(self._inside) * len(folders))
+                above = re.compile("|".join(map(translate, folders)))
+                folders = [one for one in self._inside if one and above.match(one)]
+        matches = re.compile(translate(name)).match
+        for folder in folders:
+            names = self._inside.get(folder, ())
+            self._spend(len(names))
+            yield from {posixpath.join(folder, one) for one in names if matches(one)} & self._known
+
+
 async def _followed(
     commands: Sequence[str],
     folder: str,
-    known: frozenset[str],
-    tests: frozenset[str],
+    scripts_of: Callable[[_Text], set[str]],
     text_of: Callable[[str], Awaitable[str]],
     asked: Invoked,
 ) -> Invoked:
     """Once, as far as what is `asked` for goes."""
-    waiting = [(command, True, folder) for command in commands]
+    waiting = [_Text(command, True, folder) for command in commands]
     scripts: set[str] = set()
     texts: list[str] = []
-    while waiting and len(scripts) < MAX_SCRIPTS:
-        text, is_direct, own = waiting.pop()
-        texts.append(text)
-        text = without_files_read(text)
-        paths = (one for found in _MODULES_IN.findall(text) for one in found.split(":"))
-        elsewhere = [inner for inner in (*_ELSEWHERE.findall(text), *paths) if inner]
-        folders = [folder, own, *(_joined(folder, inner) for inner in elsewhere)]
-        driving = {_joined(place, name) for name in _read_by(text) for place in folders}
-        named = {path for place in folders for path in _named_in(text, place) & known - tests}
-        named = {path for path in named if is_direct or _is_script(path)} | (driving & known)
-        for path in sorted(named - scripts)[:MAX_SCRIPTS]:
+    chars_left, is_all = MAX_CHARS, True
+    while waiting:
+        text = waiting.pop()
+        texts.append(text.content)
+        found = sorted(scripts_of(text) - scripts)
+        for path in found:
+            is_all = is_all and len(scripts) < MAX_SCRIPTS and chars_left > 0
             scripts.add(path)
-            told = _told(path, await text_of(path), asked)
-            waiting += [(text, is_direct, posixpath.dirname(path)) for text, is_direct in told]
-    return _asked_for(frozenset(scripts), texts)
+            if is_all:
+                told = _told(path, await text_of(path), asked)
+                chars_left -= sum(len(one.content) for one in told)
+                waiting += told
+    return _asked_for(frozenset(scripts), texts, is_all=is_all)
 
 
-def _told(path: str, content: str, asked: Invoked) -> list[tuple[str, bool]]:
+def _scripts_of(text: _Text, folder: str, base: _Files) -> set[str]:
+    content = without_files_read(text.content)
+    led = led_by(content, is_shell=text.is_shell)
+    places = dict.fromkeys((folder, text.folder))
+    current = folder
+    for inner in led.folders:
+        current = _joined(current, inner)
+        places |= dict.fromkeys((_joined(folder, inner), _joined(text.folder, inner), current))
+    paths = [one for found in _MODULES_IN.findall(content) for one in found.split(":") if one][:MAX_FOLDERS]
+    places = list(places | dict.fromkeys(_joined(place, one) for one in paths for place in (folder, text.folder)))
+    is_anywhere = led.is_elsewhere or len(places) > MAX_FOLDERS
+    places = places[:MAX_FOLDERS]
+
+    words = set(_WORD.findall(content))
+    read = {name for program in led.programs | words for name in READ_BY.get(program, ())}
+    named = base.of_names(read, None if is_anywhere else places)
+    if not led.main.isdisjoint(UNCLEAR - READ_BY.keys()):
+        named |= base.of_names(_TASKS, None)
+    for word in led.run:
+        endings = _ENDINGS if text.is_shell or "/" in word else ("",)  # `run` may be any word of a program
+        found = base.run_by(word, places, is_anywhere=is_anywhere, endings=endings)
+        named.update(found)
+    for word in (*led.given, *(led.looped if led.is_open else ())):
+        named.update(path for path in base.run_by(word, places, is_anywhere=is_anywhere) if _is_code(path))
+    for module in led.modules | set(_MODULE.findall(content)):
+        path = module.replace(".", "/")
+        for ending in (".py", "/__main__.py"):
+            named.update(base.at(f"{path}{ending}", places))
+    for word in words:
+        found = base.at(word, places)
+        named.update(path for path in found if text.is_direct or _is_script(path) or (led.is_open and _is_code(path)))
+    return named
+
+
+def _told(path: str, content: str, asked: Invoked) -> list[_Text]:
     """What a file tells its reader to run; of a package's description, its scripts alone."""
-    name = posixpath.basename(path)
+    folder, name = posixpath.split(path)
     if name in MAKEFILES and asked.goals is not None:
-        return [(text_that_goals_reach(content, asked.goals), False)]
+        return [_Text(text_that_goals_reach(content, asked.goals), False, folder)]
+    if name.endswith(PROSE) or name.startswith(".git") or name.isupper():  # LICENSE
+        return [_Text(content, False, folder, is_shell=False)]
+    if name == "pyproject.toml":
+        return [_Text(_of_tasks(content), False, folder, is_shell=False)]
     if name not in ("package.json", "composer.json"):
-        return [(content, False)]
+        return [_Text(content, False, folder, is_shell=posixpath.splitext(name)[1] not in _OTHER_TEXTS)]
     try:
         found = cast("dict[str, Any]", json.loads(content))["scripts"]
         entries = asked.entries if name == "package.json" else None
-        return [(text, True) for text in reached_entries(found, entries).values() if isinstance(text, str)]
+        texts = reached_entries(found, entries).values()
+        return [_Text(text, True, folder) for text in texts if isinstance(text, str)]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return []
 
 
-def _read_by(text: str) -> set[str]:
-    return {name for program in set(_WORD.findall(text)) for name in READ_BY.get(program, ())}
+def _of_tasks(pyproject: str) -> str:
+    """What runners of tasks are told there, a line for each command."""
+    try:
+        tools = table_in(read_toml(pyproject), "tool")
+        return "\n".join(chain.from_iterable(_lines(tools[name]) for name in tools.keys() & _OF_TASKS))
+    except (ValueError, RecursionError):
+        return pyproject
 
 
-def _named_in(text: str, folder: str) -> set[str]:
-    """Paths that a command or a script may mean, run in `folder`; most of them are no paths at all."""
-    words = {_joined(folder, word.lstrip("/")) for word in _WORD.findall(text)}  # `$HERE/lib.sh`
-    for module in _MODULE.findall(text):
-        place = posixpath.join(folder, module.replace(".", "/"))
-        words |= {f"{place}.py", f"{place}/__main__.py"}
-    return words
+def _lines(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in cast("dict[str, object]", value).items():
+            lines = list(_lines(inner))
+            yield from (f"{key} {line}" if key in ("cwd", "change_dir", "changedir") else line for line in lines)
+    elif isinstance(value, list):
+        items = cast("list[object]", value)
+        if items and all(isinstance(one, str) for one in items):
+            yield " ".join(map(str, items))  # one command's words
+        yield from chain.from_iterable(map(_lines, items))
+    else:
+        yield str(value)
 
 
 def _joined(folder: str, path: str) -> str:
@@ -181,3 +395,7 @@ def _joined(folder: str, path: str) -> str:
 def _is_script(path: str) -> bool:
     *folders, name = path.split("/")
     return posixpath.splitext(name)[1] in SCRIPT_SUFFIXES or not SCRIPT_FOLDERS.isdisjoint(folders)
+
+
+def _is_code(path: str) -> bool:
+    return posixpath.splitext(path)[1] in CODE_SUFFIXES

@@ -125,3 +125,25 @@ async def test_settings_are_read_as_their_program_reads_them(python: Path, tmp_p
     )
 
     assert [(one.code, one.names) for one in evidence.objections] == [("gate_edited", (path,))]
+
+
+RUN = "python -m pytest -q -p no:cacheprovider"
+IN_PLACE = f"cp notes/example.txt calc/core.py; {RUN}"  # tests see other code than what would be merged
+SCRIPT = "import subprocess, sys\nsys.exit(subprocess.call({0!r}, shell=True))\n"
+LED = {
+    "a Makefile's script in Python": ({"Makefile": "test:\n\tpython run.py\n"}, "run.py", SCRIPT, "make test"),
+    "what a script sources": ({"t.sh": ". ./lib.inc\nrun\n"}, "lib.inc", "run() {{ {0}; }}\n", "sh t.sh"),
+    "a folder that cannot be told": ({}, "sub/Makefile", "test:\n\tcd ..; {0}\n", "cd $(ls | grep sub) && make test"),
+}
+
+
+@pytest.mark.parametrize("name", LED)
+async def test_what_commands_lead_to_is_of_the_gate(name: str, python: Path, tmp_path: Path):
+    files, path, text, command = LED[name]
+    desk = Desk(tmp_path / "desk", python, {**PYTHON, **files, path: text.format(RUN)})
+    lie = {"calc/core.py": BROKEN, "notes/example.txt": CORE, path: text.format(IN_PLACE)}
+
+    evidence = await desk.judge(lie, command)
+
+    assert [(one.code, one.names) for one in evidence.objections] == [("gate_edited", (path,))]
+    assert (await desk.judge({"calc/core.py": f"{CORE}\n# more\n"}, command)).result == "verified"

@@ -21,10 +21,11 @@ from orchestrator.errors import BadInput
 from orchestrator.gating.change import Inspection, inspect
 from orchestrator.gating.commands import roots_in, without_files_read
 from orchestrator.gating.diff import FilePatch, parts_of, without
+from orchestrator.gating.followed import led_by
 from orchestrator.gating.makefiles import text_that_goals_reach
 from orchestrator.gating.names import settings_like
 from orchestrator.gating.runner_access import runner_access
-from orchestrator.gating.scripts import ANYTHING
+from orchestrator.gating.scripts import ANYTHING, invoked_by
 from orchestrator.gating.settings_of import has_other_settings
 from orchestrator.gating.trees import Trees
 from orchestrator.project.files import ProjectFiles
@@ -138,9 +139,16 @@ def _files_that_a_checker_reads() -> None:
     assert without_files_read(f"ruff check{' a.py' * 100_000}").split() == ["ruff", "check"]
 
 
+def _what_words_lead_to() -> None:
+    for words in ("python -W ", "cd $(a) && ", "make -C a$B ", "uv run --a ", "\"'a b' ", "A=b $A ", "`", ". $A/b;"):
+        for is_shell in (True, False):
+            led_by(words * (100_000 // len(words)), is_shell=is_shell)
+
+
 @pytest.mark.parametrize(
     "read",
     [
+        _what_words_lead_to,
         _lines_that_reach,
         _lines_that_reach_by_many_names,
         _many_files,
@@ -238,6 +246,19 @@ async def test_a_base_is_looked_at_at_once(name: str, tmp_path: Path, monkeypatc
     found = await _inspected(tmp_path, {path: text.format(n=1) for path, text in files.items()}, command)
     assert 0 < len(started) < 40
     assert bool(found.objections) == ("conftests" in name)  # the new f/1/json.py comes in the place of json
+
+
+async def test_what_scripts_name_is_looked_at_at_once():
+    """Folders times words times files of one name: all are the repository's own."""
+    files = {f"d{n % 50}/f{n}/x.py": b"" for n in range(20_000)} | {"t.sh": b""}
+    files["t.sh"] = "".join(f"cd d{n % 50}; python $A/f{n}/x.py\n" for n in range(20_000)).encode()
+
+    async def read(path: str) -> bytes | None:
+        return files[path]
+
+    with soon():
+        invoked = await invoked_by(["sh t.sh"], folder="", among=files, read=read)
+    assert len(invoked.scripts) == len(files)
 
 
 async def test_others_go_on_while_a_large_change_is_looked_at(tmp_path: Path):

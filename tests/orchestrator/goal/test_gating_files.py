@@ -10,7 +10,7 @@ import pytest
 
 from envelope.gate import GateRules
 from orchestrator.gating.change import inspect
-from orchestrator.gating.commands import roots_in
+from orchestrator.gating.commands import roots_in, scripts_in
 from orchestrator.gating.control import BaseRun
 from orchestrator.gating.diff import joined, parts_of, without
 from orchestrator.gating.makefiles import what_goals_reach
@@ -53,6 +53,7 @@ def test_a_person_may_name_more_tests():
 @pytest.mark.parametrize(
     "path",
     ["conftest.py", "tests/conftest.py", "pytest.ini", "tox.ini", "a/sitecustomize.py", "x.pth", ".coveragerc",
+     "sitecustomize/__init__.py", "usercustomize/__init__.py", "lib/sitecustomize.pyc",
      "jest.config.ts", "node_modules/jest/bin/jest.js", ".venv/bin/pytest", "venv/lib/x.py", "ruff.toml",
      ".cargo/config.toml", "x.egg-info/entry_points.txt", "x-1.dist-info/entry_points.txt"],
 )  # fmt: skip
@@ -134,12 +135,12 @@ def test_an_ini_file_is_read_as_pytest_reads_it(name: str, old: str, new: str, i
 @pytest.mark.parametrize(
     ("command", "found"),
     [
-        ("./run-tests.sh --all", {"run-tests.sh", "scripts/inner.sh"}),
+        ("./run-tests.sh --all", {"run-tests.sh", "scripts/inner.sh", "app.py"}),
         ("make -s test", {"Makefile", "scripts/inner.sh"}),
         ("npm test", {"package.json", "check.js"}),
         ("python -m tools.check", {"tools/check.py"}),
         ("python -m pytest tests/test_a.py", set()),
-        ("cd scripts && sh ../run-tests.sh", {"run-tests.sh", "scripts/inner.sh"}),
+        ("cd scripts && sh ../run-tests.sh", {"run-tests.sh", "scripts/inner.sh", "app.py"}),
         ("make -C scripts", {"Makefile", "scripts/Makefile", "scripts/inner.sh"}),
         ("PYTHONPATH=tools:src python -m check", {"tools/check.py"}),
         ('PYTHONPATH="tools:$PYTHONPATH" python -m check', {"tools/check.py"}),
@@ -160,6 +161,192 @@ async def test_scripts_are_followed_from_the_commands(command: str, found: set[s
         return files.get(path)
 
     assert (await invoked_by([command], folder="", among=files, read=read)).scripts == found
+
+
+LED_BASE = dict.fromkeys(
+    (
+        *(
+            "Makefile",
+            "sub/Makefile",
+            "sub/deep/Makefile",
+            "ci.mk",
+            "ci.ini",
+            "rules.inc",
+            "lib/lib.inc",
+            "runtests.py",
+        ),
+        *(
+            "ci_tool/__main__.py",
+            "calc/core.py",
+            "calc/other.py",
+            "calc.c",
+            "lib/setup.js",
+            "lib/hooks/index.mjs",
+            "web/package.json",
+        ),
+        *(
+            "web/check.js",
+            "tasks.py",
+            "dodo.py",
+            "tox.toml",
+            "poe_tasks.toml",
+            "Taskfile.dist.yml",
+            "rakefile",
+            "noxfile.py",
+        ),
+        *("requirements.txt", "README.md", "my tools/check.py", "tests/data.py", "hatch.toml", "package.json"),
+    ),
+    "",
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "files", "found"),
+    [
+        # what a followed script runs, sources or obeys
+        ("make test", {"Makefile": "test:\n\tpython runtests.py\n"}, {"runtests.py"}),
+        ("make test", {"Makefile": "PYTHON ?= python3\ntest:\n\t@$(PYTHON) -W error runtests.py\n"}, {"runtests.py"}),
+        ("make test", {"Makefile": "test:\n\t$(VENV)/bin/python runtests.py\n"}, {"runtests.py"}),
+        ("make test", {"Makefile": "S = runtests.py\ntest:\n\t$(PYTHON) $(S)\n"}, {"runtests.py"}),
+        ("make test", {"Makefile": "test:\n\tcoverage run --source calc runtests.py\n"}, {"runtests.py"}),
+        ("make test", {"Makefile": "test:\n\tpython -m coverage run runtests.py\n"}, {"runtests.py"}),
+        ("make test", {"Makefile": "test:\n\tuv run --with x runtests.py\n"}, {"runtests.py"}),
+        ("make test", {"Makefile": "test:\n\txvfb-run -a python runtests.py\n"}, {"runtests.py"}),
+        ("make test", {"Makefile": "test:\n\tsh -c 'python runtests.py'\n"}, {"runtests.py"}),
+        ("make test", {"Makefile": "test:\n\tsome-runner runtests.py\n"}, {"runtests.py"}),
+        ("make test", {"Makefile": "test:\n\t./runtests.py\n"}, {"runtests.py"}),
+        ("make test", {"Makefile": "test:\n\tfor f in runtests.py; do python $$f; done\n"}, {"runtests.py"}),
+        ("make test", {"Makefile": "test:\n\tpython -mci_tool\n"}, {"ci_tool/__main__.py"}),
+        ("make test", {"Makefile": "test:\n\tpython -um ci_tool\n"}, {"ci_tool/__main__.py"}),
+        ("make test", {"Makefile": "test:\n\tpytest -cci.ini\n"}, {"ci.ini"}),
+        ("make test", {"Makefile": "test:\n\tpytest -c ci.ini calc/core.py\n"}, {"ci.ini"}),
+        ("make test", {"Makefile": "include rules.inc\n"}, {"rules.inc"}),
+        ("make test", {"Makefile": "-include $(TOP)/rules.inc ci.mk\n"}, {"rules.inc", "ci.mk"}),
+        ("make test", {"Makefile": "test:\n\t$(MAKE) -C sub\n"}, {"sub/Makefile"}),
+        ("make -C sub", {"sub/Makefile": "test:\n\t$(MAKE) -Cdeep\n"}, {"sub/Makefile", "sub/deep/Makefile"}),
+        ("sh t.sh", {"t.sh": ". lib/lib.inc\n"}, {"t.sh", "lib/lib.inc"}),
+        (
+            "sh t.sh",
+            {"t.sh": "HERE=$(cd \"$(dirname \"$0\")\" && pwd)\nsource \"$HERE/lib/lib.inc\"\n"},
+            {"t.sh", "lib/lib.inc"},
+        ),
+        ("sh t.sh", {"t.sh": "if [ -f x ]; then . \"${BASH_SOURCE%/*}/lib/lib.inc\"; fi\n"}, {"t.sh", "lib/lib.inc"}),
+        ("python t.py", {"t.py": "subprocess.run([sys.executable, 'runtests.py'])\n"}, {"t.py", "runtests.py"}),
+        ("python t.py", {"t.py": "session.run(\n    'python',\n    'runtests.py',\n)\n"}, {"t.py", "runtests.py"}),
+        ("nox", {"noxfile.py": "session.run('python', '-m', 'ci_tool')\n"}, {"noxfile.py", "ci_tool/__main__.py"}),
+        ("sh t.sh", {"t.sh": "for f in calc/*.py; do python $f; done\n"}, {"t.sh", "calc/core.py", "calc/other.py"}),
+        ("sh t.sh", {"t.sh": "for f in calc/*.py; do wc $f; done\n"}, {"t.sh"}),
+        ("sh t.sh", {"t.sh": "BASH_ENV=lib/lib.inc bash -c true\n"}, {"t.sh", "lib/lib.inc"}),
+        ("make test", {"Makefile": "include */*.inc\n"}, {"lib/lib.inc"}),
+        ("make test", {"Makefile": "RUN = some-runner runtests.py\ntest:\n\t$(RUN)\n"}, {"runtests.py"}),
+        ("make test", {"Makefile": "RUN = ./runtests.py -a\ntest:\n\t$(RUN)\n"}, {"runtests.py"}),
+        ("make test", {"Makefile": "SHELL = ./lib/lib.inc\ntest:\n\tpytest\n"}, {"lib/lib.inc"}),
+        ("make test", {"Makefile": "test:\n\t.venv/bin/python -m pip install -r requirements.txt\n"}, set()),
+        ("python t.py", {"t.py": "run('python', other)\nrun(f'cd {ROOT} && python {core}')\n"}, {"t.py"}),
+        ("make test", {"Makefile": "test:\n\t@echo see (docs/x.md)\n", "docs/x.md": "`calc/core.py` runs"}, set()),
+        ("make test", {"Makefile": "SRC = calc/core.py calc/other.py\ntest:\n\tpytest $(SRC)\n"}, set()),
+        # what is data there
+        ("make test", {"Makefile": "test: calc/core.py\n\tpytest calc/core.py\n"}, set()),
+        ("make test", {"Makefile": "test:\n\truff check calc/core.py\n\tmypy --strict calc/core.py\n"}, set()),
+        ("make test", {"Makefile": "test:\n\tcp calc/core.py out; cat README.md; wc -l calc/*.py\n"}, set()),
+        ("make test", {"Makefile": "test:\n\t$(CC) -c calc.c\n\tgcc calc.c -o calc\n"}, set()),
+        ("make test", {"Makefile": "test:\n\tpip install -r requirements.txt\n\tpandoc README.md\n"}, set()),
+        ("make test", {"Makefile": "SRC = calc/core.py\n# python runtests.py\ntest:\n\tpytest\n"}, set()),
+        ("make test", {"Makefile": "test:\n\tnode --check lib/setup.js\n\tpython -c 'x' runtests.py\n"}, set()),
+        ("make test", {"Makefile": "test:\n\tpython -m pytest $(ARGS)\n"}, set()),
+        ("make test", {"Makefile": "test:\n\tpython tests/data.py\n"}, set()),
+        ("pre-commit run", {".pre-commit-config.yaml": "files: calc/core.py\n"}, {".pre-commit-config.yaml"}),
+        # folders
+        ('cd "sub" && make test', {}, {"sub/Makefile"}),
+        ("cd 'sub' && cd deep && make", {}, {"sub/Makefile", "sub/deep/Makefile"}),
+        ("make -Csub", {}, {"sub/Makefile"}),
+        ('make --directory="sub"', {}, {"sub/Makefile"}),
+        ("env --chdir=sub make test", {}, {"sub/Makefile"}),
+        ("env -Csub make test", {}, {"sub/Makefile"}),
+        ("D=sub; cd $D && make test", {}, {"sub/Makefile"}),
+        ("cd $D && make test", {}, {"sub/Makefile", "sub/deep/Makefile"}),
+        ("make -C `dirname $D`", {}, {"sub/Makefile", "sub/deep/Makefile"}),
+        ('cd "$(find . -name x)" && make test', {}, {"sub/Makefile", "sub/deep/Makefile"}),
+        ("cd $D && python core.py", {}, {"calc/core.py"}),
+        ('cd "my tools" && python check.py', {}, {"my tools/check.py"}),
+        ("cd my\\ tools && python check.py", {}, {"my tools/check.py"}),
+        # words
+        ("make -fci.mk test", {}, {"ci.mk"}),
+        ("make --file=ci.mk test", {}, {"ci.mk"}),
+        ("python -mci_tool", {}, {"ci_tool/__main__.py"}),
+        ("python ci_tool", {}, {"ci_tool/__main__.py"}),
+        ("pytest -cci.ini", {}, {"ci.ini"}),
+        ("node -r ./lib/setup --test", {}, {"lib/setup.js"}),
+        ("node --import=./lib/hooks x", {}, {"lib/hooks/index.mjs"}),
+        ("node --loader ./lib/hooks x", {}, {"lib/hooks/index.mjs"}),
+        ("NODE_OPTIONS='-r ./lib/setup' mocha", {}, {"lib/setup.js"}),
+        ("npm test", {"package.json": '{"scripts": {"test": "node -r ./lib/setup --test"}}'}, {"lib/setup.js"}),
+        # managers and runners of tasks
+        (
+            "yarn --cwd web test",
+            {"web/package.json": '{"scripts": {"test": "node check.js"}}'},
+            {"web/package.json", "web/check.js"},
+        ),
+        ("pnpm --dir web test", {}, {"web/package.json"}),
+        ("pnpm --filter web test", {}, {"web/package.json"}),
+        ("yarn workspace web test", {}, {"web/package.json"}),
+        ("bun --cwd=web run test", {}, {"web/package.json"}),
+        ("inv test", {"tasks.py": "c.run('python runtests.py')\n"}, {"tasks.py", "runtests.py"}),
+        ("doit", {"dodo.py": "{'actions': ['make test']}\n"}, {"dodo.py"}),
+        ("tox -e py", {"tox.toml": 'commands = [["python", "runtests.py"]]\n'}, {"tox.toml", "runtests.py"}),
+        (
+            "tox -e py",
+            {"pyproject.toml": "[tool.tox]\nlegacy_tox_ini = '\'\'\n[testenv]\ncommands = python runtests.py\n'\'\'\n"},
+            {"tox.toml", "pyproject.toml", "runtests.py"},
+        ),
+        (
+            "poe test",
+            {"pyproject.toml": "[tool.poe.tasks.test]\ncmd = 'python check.py'\ncwd = 'web'\n", "web/check.py": ""},
+            {"poe_tasks.toml", "pyproject.toml", "web/check.py"},
+        ),
+        ("pdm run test", {"pyproject.toml": "[tool.pdm.scripts]\ntest = {cmd = ['python', 'runtests.py']}\n"},
+         {"pyproject.toml", "runtests.py"}),
+        ("poe test", {}, {"poe_tasks.toml"}),
+        ("NODE_OPTIONS=--require=./lib/setup mocha", {}, {"lib/setup.js"}),
+        ("hatch test", {}, {"hatch.toml"}),
+        ("task test", {}, {"Taskfile.dist.yml"}),
+        ("rake test", {}, {"rakefile"}),
+        ("moon ci", {}, {"sub/Makefile", "sub/deep/Makefile", "web/package.json", "tasks.py", "noxfile.py", "tox.toml",
+                         "dodo.py", "poe_tasks.toml", "Taskfile.dist.yml", "rakefile", "hatch.toml"}),
+    ],
+)  # fmt: skip
+async def test_what_commands_and_scripts_run_is_followed_and_what_they_read_is_not(command, files, found):
+    base = LED_BASE | files
+
+    async def read(path: str) -> bytes | None:
+        return base[path].encode()
+
+    scripts = (await invoked_by([command], folder="", among=base, read=read)).scripts
+    assert scripts - {"Makefile", "package.json"} == found
+
+
+async def test_scripts_that_are_too_many_to_look_into_count_all_the_same():
+    files = {f"ci/{n}.sh": b"true" for n in range(200)} | {"sub/Makefile": b""}
+
+    async def read(path: str) -> bytes | None:
+        return files[path]
+
+    commands = ["; ".join(f"sh ci/{n}.sh" for n in range(200))]
+    invoked = await invoked_by(commands, folder="", among=files, read=read)
+    assert invoked.scripts == {f"ci/{n}.sh" for n in range(200)}
+    assert (invoked.goals, invoked.words) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "command", ["yarn --cwd web test", "npm -C web test", "pnpm --filter a test", "yarn --top x test"]
+)
+def test_scripts_of_another_package_cannot_be_told(command: str):
+    assert scripts_in([command]) is None
+
+
+@pytest.mark.parametrize("command", ["npm --silent test", "npm run --if-present test", "yarn --frozen-lockfile test"])
+def test_scripts_behind_plain_options_are_told(command: str):
+    assert scripts_in([command]) == {"test"}
 
 
 PYPROJECT = """[tool.black]
