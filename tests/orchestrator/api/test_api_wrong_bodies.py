@@ -183,7 +183,7 @@ def test_values_are_counted_outside_of_texts(content: bytes):
     "text", ['"' + ",[{" * 100 + '"', '"\\"' + ",[{" * 100 + '"', '"' + ",[{" * 100, '"' + '\\",' * 100]
 )
 def test_what_stands_in_a_text_is_no_value(text: str):
-    require_few_values(text.encode(), 10)
+    assert require_few_values(text.encode(), 10) is None
 
 
 def test_counting_takes_time_by_the_length_alone():
