@@ -219,7 +219,7 @@ class BubblewrapDriver:
         async with self._starts, AsyncExitStack() as open_files:
             filter_fd = as_file()
             open_files.callback(os.close, filter_fd)
-            opening = Opening(sandbox_id, spec, workspace, install_server(self.state_dir), root, group, filter_fd)
+            opening = Opening(sandbox_id, spec, workspace, install_server(workspace.folder), root, group, filter_fd)
             mounts_fd = await mounts_of(opening)
             open_files.callback(os.close, mounts_fd)
             process = await asyncio.create_subprocess_exec(

@@ -179,7 +179,7 @@ class DockerDriver:
             *(self.state_dir, sandbox_id, spec.checkout, limits, card, layer),
         )
         undo.push_async_callback(asyncio.to_thread, remove_workspace, workspace.folder)
-        server = install_server(self.state_dir)
+        server = install_server(workspace.folder)
         opening = Opening(sandbox_id, spec, workspace, server, self._owner, expires_at_s, self._runtime)
         kept = None
         if root is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ HOST_PARTS = (
     "etc/ld.so.conf", "etc/ld.so.conf.d", "etc/localtime", "etc/mime.types", "etc/nsswitch.conf", "etc/passwd",
     "etc/ssl/certs",
 )  # fmt: skip
+DEVICES = ("full", "null", "random", "tty", "urandom", "zero")  # that bubblewrap binds
 # bubblewrap drops privileges as far as it got them; as nobody special it has none to begin with.
 AS_NOBODY_SPECIAL = (
     f"--regid={AGENT_GID}", "--clear-groups", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--",
@@ -98,8 +100,23 @@ def _mounted(opening: Opening) -> int:
         Path(place).mkdir()
         options = f"size={size},nr_inodes={inodes},mode={mode},{owner}"
         kernel.mount("tmpfs", Path(place), options, kernel.NOSUID | kernel.NODEV)
+    _make_devices()
     _unmount_other_sandboxes()
     return os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _make_devices() -> None:
+    """In the place of this host's, which bubblewrap binds: by these, a lock or a watch in one sandbox would be seen in
+    another. Left as they are where making devices is not allowed, as in some containers."""
+    place = Path(STAGE, "devices")
+    place.mkdir()
+    kernel.mount("tmpfs", place, "mode=0755", kernel.NOSUID)
+    for name in DEVICES:
+        device, own = Path("/dev", name), place / name
+        with suppress(PermissionError):
+            os.mknod(own, stat.S_IFCHR, device.stat().st_rdev)
+            own.chmod(0o666)
+            kernel.mount("", device, "", kernel.BIND, source=str(own))
 
 
 def _unmount_other_sandboxes() -> None:

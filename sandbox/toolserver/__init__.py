@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("server.py")
@@ -12,18 +11,18 @@ ELSEWHERE = (SOURCE, SOURCE.with_name("elsewhere.py"))
 PLACES = SOURCE.with_name("places.py")  # run in a setup's containers, as the input of their python
 
 
-def install_server(state_dir: Path) -> Path:
-    """A copy for mounting, readable by every user id, named by its content.
+def install_server(folder: Path) -> Path:
+    """A copy for mounting into the one sandbox that this folder is of; every user id may read it.
 
-    A copy, because the installed package may lie where the engine cannot look, and an upgrade must not change the file
-    under a running sandbox.
+    Each has its own: by a shared one, a lock or a watch in one sandbox would be seen in another.
     """
-    content = SOURCE.read_bytes()
-    target = state_dir / f"toolserver-{hashlib.sha256(content).hexdigest()[:16]}.py"
-    if not target.exists():
-        state_dir.mkdir(parents=True, exist_ok=True)
-        part = target.with_suffix(f".{os.getpid()}.part")
-        part.write_bytes(content)
-        part.chmod(0o444)
-        part.replace(target)
+    target = folder / "toolserver.py"
+    target.write_bytes(_content())
+    target.chmod(0o444)
     return target
+
+
+@cache
+def _content() -> bytes:
+    """Read once: an upgrade of the package starts no other server than this process speaks to."""
+    return SOURCE.read_bytes()

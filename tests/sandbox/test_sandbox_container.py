@@ -91,9 +91,11 @@ def test_the_tool_server_needs_the_standard_library_alone():
     assert named <= sys.stdlib_module_names | {"collections.abc"}
 
 
-def test_the_tool_server_is_copied_once_and_readable_by_all(tmp_path: Path):
-    first = install_server(tmp_path)
-    assert install_server(tmp_path) == first
+def test_each_sandbox_has_a_tool_server_file_of_its_own_that_all_may_read(tmp_path: Path):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    first, second = install_server(tmp_path / "one"), install_server(tmp_path / "two")
+    assert not first.samefile(second)
     assert first.stat().st_mode & 0o777 == 0o444
     assert first.read_bytes() == SOURCE.read_bytes()
 

@@ -40,3 +40,22 @@ async def test_every_probe_is_refused(arena: Any):
     assert result.exit_code == 0, result.output
     assert len(answers) > 90
     assert {name: answer for name, answer in answers.items() if answer not in REFUSED} == {}
+
+
+FILES = """
+import os
+places = {line.split(" ")[4] for line in open("/proc/self/mountinfo")} | {"/usr/bin/env", "/etc/passwd", "/workspace/mine"}
+for place in sorted(places):
+    if os.path.exists(place):
+        found = os.stat(place)
+        print(place, found.st_dev, found.st_ino)
+"""
+
+
+async def test_no_file_is_shared_with_a_neighbour(arena: Any):
+    """By a shared one, a lock or a watch in one sandbox would be seen in another."""
+    ours, theirs = [await sandbox.exec(Command(["python3", "-c", FILES])) for sandbox in (arena.hostile, arena.neighbour)]
+
+    both = set(ours.output.decode().splitlines()) & set(theirs.output.decode().splitlines())
+    assert both == set()
+    assert b"/run/muster-toolserver.py" in ours.output
