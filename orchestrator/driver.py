@@ -22,6 +22,7 @@ from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, TaskProgress, TaskRequest, TaskResult
 from envelope.scope import narrow
 from envelope.tracing.spans import link_attempt
+from repo.fairness import Threads
 from repo.mirror import Mirror
 from transport.base import Handle, Lease, Transport
 from transport.consumer import Delivery
@@ -32,7 +33,6 @@ from .metrics import OrchestratorMetrics
 from .mirrors import MirrorsAtWork
 from .repositories import fetch_mirror
 from .submit import DRIVERS, repeated
-from .threads import Threads
 from .uploads import Weighed
 
 # About 150 bytes each: far from the size limit of a message.

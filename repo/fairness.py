@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from typing import TypeVar
+
+THREADS_AT_ONCE = 2  # they share one interpreter: more would be no sooner done
+
+T = TypeVar("T")
 
 
 class FairSemaphore:
@@ -52,3 +58,18 @@ class FairSemaphore:
             self._free -= 1
             self._running[who] += 1
             turn.set_result(None)
+
+
+class Threads:
+    """Work on what strangers wrote that takes a processor seconds: beside the event loop, where all else goes on."""
+
+    def __init__(self, limit: int = THREADS_AT_ONCE) -> None:
+        self._turns = FairSemaphore(limit)
+
+    async def run(self, who: str, work: Callable[[], T]) -> T:
+        """A thread cannot be stopped: whoever is cancelled here leaves it its turn until it has ended by itself."""
+        await self._turns.acquire(who)
+        context = contextvars.copy_context()
+        thread = asyncio.get_running_loop().run_in_executor(None, lambda: context.run(work))
+        thread.add_done_callback(lambda _: self._turns.release(who))
+        return await asyncio.shield(thread)

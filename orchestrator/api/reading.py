@@ -21,7 +21,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 
-from ..threads import Threads
+from repo.fairness import Threads
+
 from .access import CallerWith
 from .problems import Problem
 

@@ -80,7 +80,12 @@ class Webhooks:
         if hook is None:
             await self.notices.failed(notice, "there is no webhook of this name any more", again_in_ms=None)
             return
-        outcome = await send(hook, notice.id, notice.body, timeout_s=self.timeout_s)
+        message = await self.telling.message(notice)
+        if message is None:  # it was answered meanwhile, or is kept no more
+            _log.info("webhook_not_needed", hook=notice.hook, notice=notice.id)
+            await self.notices.sent(notice)
+            return
+        outcome = await send(hook, notice.id, message, timeout_s=self.timeout_s)
         if isinstance(outcome, Arrived):
             await self.notices.sent(notice)
             return

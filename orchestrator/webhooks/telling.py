@@ -43,9 +43,27 @@ class Telling:
 
     async def notices_of(self, happening: Happening, *, now_ms: int) -> list[Notice]:
         """One for each webhook that hears of it. The same happening gives the same ids."""
+        if now_ms - happening.at_ms > MAX_AGE_MS:
+            return []
+        return [notice for notice, _ in await self._told(happening)]
+
+    async def message(self, notice: Notice) -> str | None:
+        """What the notice's receiver is sent; None: there is nothing to tell any more.
+
+        A worker's password can write notices and read them. So what is said is taken from the task once more, a link
+        answers what stands beside it, and is nowhere but in the message.
+        """
+        hook, happening = self.hooks[notice.hook], _happening_of(notice)
+        for told, said in await self._told(happening) if happening else ():
+            if told.id == notice.id:
+                data = {**json.loads(told.body)["data"], **self._link(notice.hook, hook, said, happening.task_id)}
+                return body_of(said.event, data, at_ms=happening.at_ms)
+        return None
+
+    async def _told(self, happening: Happening) -> list[tuple[Notice, _Said]]:
         events, said_of = _SAID[happening.kind]
         wanted = any(not events.isdisjoint(hook.events) for hook in self.hooks.values())
-        if not wanted or now_ms - happening.at_ms > MAX_AGE_MS:
+        if not wanted:
             return []
         try:
             task = await self.transport.record(happening.task_id)
@@ -54,22 +72,44 @@ class Telling:
             _log.warning("not_told", task_id=happening.task_id, what=happening.kind, error=error.message)
             return []
         return [
-            self._notice(name, hook, one, task, happening.at_ms)
+            (_notice(name, one, task, happening.at_ms), one)
             for one in said
             for name, hook in self.hooks.items()
             if hook.hears(one.event, task.tenant)
         ]
 
-    def _notice(self, name: str, hook: Webhook, said: _Said, task: TaskRecord, at_ms: int) -> Notice:
-        named = digest_of("webhook", name, said.event, task.task_id, said.subject)[:32]
-        data = {**_head(task), **redact_value(said.data), **self._link(name, hook, said, task)}
-        return Notice(f"msg_{named}", name, said.event, body_of(said.event, data, at_ms=at_ms), at_ms)
-
-    def _link(self, name: str, hook: Webhook, said: _Said, task: TaskRecord) -> dict[str, str]:
+    def _link(self, name: str, hook: Webhook, said: _Said, task_id: str) -> dict[str, str]:
         if said.event is not Told.ASK_OPENED or not hook.may_answer or not self.public_url:
             return {}
-        mark = Mark(task_id=task.task_id, ask_id=said.subject, hook=name, until_ms=said.until_ms, asked=said.asked)
+        mark = Mark(task_id=task_id, ask_id=said.subject, hook=name, until_ms=said.until_ms, asked=said.asked)
         return {"answer_url": f"{self.public_url.rstrip('/')}{PATH}{Links(link_keys(self.transport)).token(mark)}"}
+
+
+def _notice(name: str, said: _Said, task: TaskRecord, at_ms: int) -> Notice:
+    named = digest_of("webhook", name, said.event, task.task_id, said.subject)[:32]
+    data = {**_head(task), **redact_value(said.data)}
+    return Notice(f"msg_{named}", name, said.event, body_of(said.event, data, at_ms=at_ms), at_ms)
+
+
+def _happening_of(notice: Notice) -> Happening | None:
+    """What it is a notice of; None: nobody of ours has written it."""
+    try:
+        data = json.loads(notice.body)["data"]
+        task_id, at_ms = str(data["task_id"]), notice.at_ms
+        match notice.event:
+            case Told.TASK_ENDED | Told.BATCH_ENDED:
+                return Happening(Kind.ENDED, task_id, at_ms)
+            case Told.DEAD_LETTER:
+                return Happening(Kind.DEAD, task_id, at_ms, code=str(data["code"]), why=str(data["why"]))
+            case Told.ASK_OPENED:
+                return Happening(Kind.ASKED, task_id, at_ms, asks=(data["ask"]["ask_id"],))
+            case Told.BUDGET_REACHED:
+                kind = next(kind for kind, whose in _WHOSE_MONEY.items() if whose == data["of"])
+                return Happening(Kind.ASKED, task_id, at_ms, asks=(f"{kind}{data['cap_microusd']}",))
+            case _:
+                return None
+    except (ValueError, LookupError, TypeError, StopIteration, RecursionError):
+        return None
 
 
 def body_of(event: Told, data: Mapping[str, Any], *, at_ms: int) -> str:

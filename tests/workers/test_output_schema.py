@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -13,7 +16,7 @@ from envelope.messages import TaskInput
 from workers.agent.structured import REMINDER, SYSTEM_LINE
 from workers.delivery.output_schema import MAX_DEPTH, MAX_SCHEMA_BYTES, answer_schema
 from workers.errors import BadInput
-from workers.tools.schema import TOO_LONG, first_fault
+from workers.tools.schema import TOO_LONG, find_fault, first_fault
 
 SCHEMA = {
     "type": "object",
@@ -121,6 +124,9 @@ DOUBLING = {str(n): {"allOf": [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range
         ({"description": "x" * MAX_SCHEMA_BYTES}, "bytes"),
         ({"properties": {"a": {"type": "string", "pattern": "(a"}}}, "'(a'"),
         ({"patternProperties": {"^(a+)+$": {}}}, "additionalProperties"),
+        ({"unevaluatedProperties": False}, "additionalProperties"),
+        ({"properties": {"a": {"type": "array", "unevaluatedItems": {"type": "string"}}}}, "unevaluatedItems"),
+        ({"allOf": [{}] * 5_000}, "5000 parts"),
         ({"properties": {"a": {"$schema": "http://json-schema.org/draft-07/schema#"}}}, "$schema"),
         ({"$ref": "#/$defs/0", "$defs": DOUBLING}, "too long"),
     ],
@@ -131,6 +137,55 @@ def test_a_schema_that_cannot_be_used_says_why(schema, said):
 
     assert said in str(refused.value)
     assert refused.value.hint
+
+
+# A page that comes to 2 to the 40th looks: the library follows references for this keyword by itself.
+DEPENDENT = {f"{n}": {"dependentSchemas": {x: {"$ref": f"#/$defs/{n + 1}"} for x in "xy"}} for n in range(40)}
+ENDLESS = {
+    "type": "object",
+    "unevaluatedProperties": False,
+    "$ref": "#/$defs/0",
+    "$defs": DEPENDENT | {"40": {"additionalProperties": True}},
+}
+
+
+def test_no_keyword_goes_on_past_the_time_for_a_check():
+    began_s = time.thread_time()
+
+    assert first_fault(ENDLESS, {"x": 1, "y": 2}) in (None, TOO_LONG)
+    assert time.thread_time() - began_s < 5
+
+
+def test_faults_of_a_large_answer_are_short():
+    """Each alternative tells the whole value, and all of them are kept until one fits."""
+    tracemalloc.start()
+    try:
+        fault = first_fault({"properties": {"a": {"anyOf": [{"type": "string"}] * 100}}}, {"a": ["x" * 50] * 10_000})
+        assert fault is not None and len(fault) < 5000
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("value", [10**400, float("inf"), float("nan")])
+def test_a_number_that_cannot_be_divided_is_a_fault(value):
+    assert "counted" in (first_fault({"properties": {"a": {"multipleOf": 0.5}}}, {"a": value}) or "counted")
+    assert first_fault({"properties": {"a": {"multipleOf": 0.5}}}, {"a": 1.5}) is None
+
+
+async def test_a_long_check_holds_up_nobody_else():
+    schema = answer_schema(
+        {"properties": {"one": {"allOf": [{"additionalProperties": {"$ref": "#/properties/one"}}] * 2}}}
+    )
+    checks = asyncio.gather(*(find_fault(schema, {"one": nested(60)}, "theirs") for _ in range(4)))
+    longest_s = 0.0
+    while not checks.done():
+        began_s = time.monotonic()
+        await asyncio.sleep(0)
+        longest_s = max(longest_s, time.monotonic() - began_s)
+
+    assert await checks == [TOO_LONG] * 4
+    assert longest_s < 0.4, "the whole of one check is half a second"
 
 
 def test_a_schema_may_name_itself_and_lack_its_type():

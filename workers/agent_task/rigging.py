@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from envelope.budget import Usage
 from envelope.deadline import remaining_ms
@@ -18,7 +18,6 @@ from ..agent.session import Session
 from ..agent.todos import todos_of
 from ..commands.prompts import Prompts
 from ..delivery.attempt import Attempt
-from ..delivery.output_schema import answer_tools
 from ..delivery.people import people_of
 from ..hooks.api import Parameters, TaskView
 from ..hooks.chain import Hooks, hooked
@@ -61,6 +60,9 @@ class Rigging:
     titling: Titling
     foreign: Foreign
     care: FileCare
+    answer: Mapping[str, Tool] = field(
+        default_factory=dict[str, Tool]
+    )  # the tool that gives it, where its form is wanted
 
     async def loop(self, session: Session) -> Loop:
         """What a session's turns need, with hooks and recording around it; tools may be others at each turn."""
@@ -129,6 +131,7 @@ class Rigging:
             self._children(),
             digests,
             permit=attempt.sandbox.permit,
+            tenant=attempt.request.tenant,
             folder=folder_of(attempt.request),
             cwd=session.cwd,
             todos=todos_of(session),
@@ -173,7 +176,7 @@ class Rigging:
         )
         theirs = {tool.name for tool in foreign}
         ours = in_folder({tool.name: tool for tool in shown if tool.name not in theirs}, folder_of(attempt.request))
-        own = ours | answer_tools(attempt.request)
+        own = {**ours, **self.answer}
         found = {tool.name: tool for tool in shown if tool.name in theirs}
         known = reading_references(found | own, attempt, self.kit.transport, web)
         return planning_tools(known, context.planning, attempt)

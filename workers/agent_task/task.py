@@ -65,7 +65,7 @@ class AgentTasks:
 
     async def run_on(self, tape: Tape, attempt: Attempt) -> TaskOutcome | Pause:
         """As `run`, with what `tape` makes of the world."""
-        answer_tools(attempt.request)  # what cannot be used ends the task before anything is spent
+        answer = await answer_tools(attempt.request)  # what cannot be used ends the task before anything is spent
         check_refs(attempt.request.context_refs)
         folder_of(attempt.request)
         turns, report = Turns(self.kit.transport, attempt), attempt.reporter.report
@@ -87,7 +87,7 @@ class AgentTasks:
             mcp_servers(reachable, attempt.request.auth_scope, attempt.sandbox.opened, report) as servers,
             FileCare(equipment.after_write, report) as care,
         ):
-            rigging = Rigging(self.kit, attempt, tape, turns, price, titling, servers.tools, care)
+            rigging = Rigging(self.kit, attempt, tape, turns, price, titling, servers.tools, care, answer)
             is_new, model = attempt.claim.checkpoint is None, ""
             while session.model != model:  # another one goes on where a model has failed
                 model = session.model

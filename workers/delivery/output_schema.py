@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -14,20 +15,25 @@ from envelope.messages import TaskRequest
 
 from ..errors import BadInput
 from ..tools.base import Tool
-from ..tools.schema import TOO_LONG, first_fault, pattern_fault, schema_fault
+from ..tools.schema import NOT_CHECKED, TOO_LONG, beside, first_fault, pattern_fault, schema_fault
 from ..tools.structured_output import STRUCTURED_OUTPUT, StructuredOutput
 
 # A schema is sent with every model call; 64 KiB are 16,000 tokens.
 MAX_SCHEMA_BYTES = 64 * 1024
 MAX_DEPTH = 32
+MAX_PARTS = 5_000  # objects in it; each takes 0.2 ms to be looked at
 HINT = "send a JSON Schema (draft 2020-12) of type object"
 
 
-def answer_tools(request: TaskRequest) -> dict[str, Tool]:
-    """The tool that gives the answer, where the request wants one of a certain form; `BadInput` for a bad schema."""
+async def answer_tools(request: TaskRequest) -> dict[str, Tool]:
+    """The tool that gives the answer, where the request wants one of a certain form; `BadInput` for a bad schema.
+
+    Beside the event loop: a large one takes a second to be checked.
+    """
     if request.output_schema is None:
         return {}
-    return {STRUCTURED_OUTPUT: StructuredOutput(answer_schema(request.output_schema))}
+    schema = await beside.run(request.tenant, partial(answer_schema, request.output_schema))
+    return {STRUCTURED_OUTPUT: StructuredOutput(schema)}
 
 
 def answer_schema(written: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,9 +46,11 @@ def answer_schema(written: Mapping[str, Any]) -> dict[str, Any]:
         raise BadInput(f"the output schema is nested more than {MAX_DEPTH} levels deep", hint="flatten it")
     if (size := len(json.dumps(schema, default=str).encode())) > MAX_SCHEMA_BYTES:
         raise BadInput(f"the output schema has {size} bytes, more than {MAX_SCHEMA_BYTES}", hint="ask for less at once")
+    if sum(1 for _ in _objects(schema)) > MAX_PARTS:
+        raise BadInput(f"the output schema has more than {MAX_PARTS} parts", hint="ask for less at once")
     if schema.setdefault("type", "object") != "object":
         raise BadInput("the output schema is not of type object", hint="wrap what you want in an object's property")
-    if fault := _reference_fault(schema) or schema_fault(schema) or _pattern_fault(schema):
+    if fault := _reference_fault(schema) or schema_fault(schema) or _keyword_fault(schema):
         raise BadInput(f"the output schema cannot be used: {fault}", hint=HINT)
     if first_fault(schema, {}) == TOO_LONG:
         raise BadInput("the output schema takes too long to be checked", hint="let fewer $ref lead to each other")
@@ -67,9 +75,12 @@ def _reference_fault(schema: dict[str, Any]) -> str:
     return ""
 
 
-def _pattern_fault(schema: dict[str, Any]) -> str:
+def _keyword_fault(schema: dict[str, Any]) -> str:
     """Patterns for names are matched by the library, which sets them no time."""
     for node in _objects(schema):
+        for key in NOT_CHECKED & node.keys():
+            if isinstance(node[key], dict | bool):
+                return f"{key} is not supported; say additionalProperties or items where the others stand"
         if isinstance(node.get("patternProperties"), dict):
             return "patternProperties is not supported; use additionalProperties, and say in a description what fits"
         pattern = node.get("pattern")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from envelope.events import Event, WarningRaised
 from envelope.pattern import match
@@ -14,12 +16,17 @@ from sandbox.base import Sandbox
 
 from ..tools.base import Tool
 from ..tools.errors import ToolError
+from ..tools.schema import beside
 from .connection import Connection
+from .listing import ListedTool
 from .prompts import ServerPrompt, prompts_of
 from .resources import resource_tools
 from .settings import McpServer
 from .tools import McpTool
 from .ways import way_to
+
+# Of processor time for all schemas of a server.
+MAX_CHECKS_S = 5.0
 
 
 @dataclass(slots=True)
@@ -50,7 +57,10 @@ class McpHub:
     async def _list(self, connection: Connection) -> None:
         self._listed.setdefault(connection.name, [])
         try:
-            self._listed[connection.name] = [McpTool(connection, listed) for listed in await connection.tools()]
+            listed = await connection.tools()
+            # A hundred large schemas take seconds to be checked. Whose are long to check waits for himself.
+            found = await beside.run(connection.name, partial(_tools_of, connection, listed))
+            self._listed[connection.name] = found
         except ToolError as error:
             self._warn(connection, error)
 
@@ -99,3 +109,11 @@ def names_tool_of(server: str, names: Iterable[str]) -> bool:
     """May one of the names, or patterns for names, be that of a tool of this server?"""
     prefix = f"{server}_"
     return any(name.startswith(prefix) or match(name, f"{prefix}*") for name in names)
+
+
+def _tools_of(connection: Connection, listed: Sequence[ListedTool]) -> list[Tool]:
+    """Those whose schemas there was no time to check take any object."""
+    ends_s = time.thread_time() + MAX_CHECKS_S
+    return [
+        McpTool(connection, each if time.thread_time() < ends_s else replace(each, parameters={})) for each in listed
+    ]

@@ -6,13 +6,15 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
+from ..tools.schema import NOT_CHECKED
+
 MAX_DEPTH = 12
 MAX_ITEMS = 200  # of one object or list
 # Each is sent with every model call, and there may be a hundred of them; what is larger says what it wants by itself.
 MAX_BYTES = 16 * 1024
 # A pattern is a program that can run for ever, and a format or a vocabulary something to look up.
 LEFT_OUT = frozenset(
-    {"pattern", "patternProperties", "format", "$schema", "$id", "$dynamicRef", "$anchor", "$vocabulary"}
+    {"pattern", "patternProperties", "format", "$schema", "$id", "$dynamicRef", "$anchor", "$vocabulary", *NOT_CHECKED}
 )
 
 

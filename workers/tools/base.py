@@ -192,6 +192,7 @@ class ToolContext:
     may_have_written: bool = False  # set by tools that can change the workspace; tells the loop to take a snapshot
     left_running: bool = False  # a command has left processes behind, which may write at any time
     permit: Callable[[], AbstractAsyncContextManager[None]] = nullcontext  # held while a command runs
+    tenant: str = ""  # whose turn it is, where something is done for a few at once
     folder: str = WORKSPACE  # where the task begins
     cwd: str = ""
     commands: dict[str, BackgroundCommand] = field(default_factory=dict[str, "BackgroundCommand"])

@@ -25,7 +25,7 @@ from .errors import ToolError
 from .links import led_astray
 from .paths import absolute
 from .people import Asked
-from .schema import first_fault
+from .schema import find_fault
 from .spill import OUTPUT_BLOB, with_spilled
 from .traced import tell_result, tool_span
 
@@ -81,7 +81,7 @@ async def run_calls(
     prepared: list[_Ready | ToolResult] = []
     for call in hooked:
         is_refused = isinstance(call, str)
-        prepared.append(ToolResult(call, is_error=True) if is_refused else _prepare(call, tools, context, guard))
+        prepared.append(ToolResult(call, is_error=True) if is_refused else await _prepare(call, tools, context, guard))
         await asyncio.sleep(0)  # a reply may have many calls, and each takes its time: tasks of others go on between
     locks = _locks([ready for ready in prepared if isinstance(ready, _Ready)])
     running = [
@@ -118,7 +118,9 @@ def _as_it_ended(
     return _refused(call, stopped, on_change)
 
 
-def _prepare(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext, guard: Guard) -> _Ready | ToolResult:
+async def _prepare(
+    call: ToolCall, tools: Mapping[str, Tool], context: ToolContext, guard: Guard
+) -> _Ready | ToolResult:
     tool = tools.get(call.name)
     if tool is None:
         why = context.absent.get(call.name.lower())
@@ -127,7 +129,7 @@ def _prepare(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext, gu
         return _mistake(
             f"the arguments of {tool.name} are not a JSON object: {call.arguments[:200]!r}; write them again"
         )
-    if fault := first_fault(tool.parameters, call.input):
+    if fault := await find_fault(tool.parameters, call.input, context.tenant):
         return _mistake(f"the arguments of {tool.name} are wrong: {fault}; write them again")
     people, arguments = context.people, in_working_directory(tool.name, call.input, context)
     targets = [*suspected(call, tool, people), *tool.targets(arguments)]

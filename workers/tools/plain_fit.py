@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 _TYPES: Mapping[str, type] = {"string": str, "integer": int, "boolean": bool, "array": list, "object": dict}
+MAX_CHOICES = 100  # each item of a long list is looked for among them, and nothing looks at the time here
 _SAYS_NOTHING = frozenset({"type", "title", "description"})  # the type is looked at first
 
 
@@ -40,7 +41,7 @@ def _others_fit(wanted: Any, value: Any, schema: Mapping[str, Any]) -> bool:
 # What is said of another type than the value's is no matter of its fit; schemas that say such a thing are not plain.
 _CHECKS: Mapping[str, Mapping[str, Callable[[Any, Any, Mapping[str, Any]], bool]]] = {
     "string": {
-        "enum": lambda wanted, value, schema: value in wanted,
+        "enum": lambda wanted, value, schema: len(wanted) <= MAX_CHOICES and value in wanted,
         "minLength": lambda wanted, value, schema: len(value) >= wanted,
         "maxLength": lambda wanted, value, schema: len(value) <= wanted,
     },

@@ -32,7 +32,7 @@ from orchestrator.project.files import ProjectFiles
 from orchestrator.project.guess import guess
 from orchestrator.project.python_version import oldest_python
 from orchestrator.strange_ini import BadIni, read_ini
-from orchestrator.threads import Threads
+from repo.fairness import Threads
 from repo.mirror import Mirror
 
 MAX_CPU_S = 3  # of this process; what these were before took from 8 s to a minute

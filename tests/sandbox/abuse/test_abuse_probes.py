@@ -44,7 +44,8 @@ async def test_every_probe_is_refused(arena: Any):
 
 FILES = """
 import os
-places = {line.split(" ")[4] for line in open("/proc/self/mountinfo")} | {"/usr/bin/env", "/etc/passwd", "/workspace/mine"}
+places = {line.split(" ")[4] for line in open("/proc/self/mountinfo")}
+places |= {"/usr/bin/env", "/etc/passwd", "/workspace/mine"}
 for place in sorted(places):
     if os.path.exists(place):
         found = os.stat(place)
@@ -54,7 +55,9 @@ for place in sorted(places):
 
 async def test_no_file_is_shared_with_a_neighbour(arena: Any):
     """By a shared one, a lock or a watch in one sandbox would be seen in another."""
-    ours, theirs = [await sandbox.exec(Command(["python3", "-c", FILES])) for sandbox in (arena.hostile, arena.neighbour)]
+    ours, theirs = [
+        await sandbox.exec(Command(["python3", "-c", FILES])) for sandbox in (arena.hostile, arena.neighbour)
+    ]
 
     both = set(ours.output.decode().splitlines()) & set(theirs.output.decode().splitlines())
     assert both == set()
