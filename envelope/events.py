@@ -91,6 +91,9 @@ class FileChanged(Tagged):
     status: Literal["A", "M", "D"] = "M"
 
 
+MAX_SHOWN_CHARS = 128 * 1024  # of a whole ask as JSON: a change of 20 KiB, commands, rules
+
+
 class AskOpened(Tagged):
     """Told again by each attempt that still waits for the answer. `always`: what that answer would allow."""
 
@@ -103,6 +106,11 @@ class AskOpened(Tagged):
     always: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()  # of the tool `question`
     until_ms: int = 0  # after this moment, on the store's clock, the answer is no
+
+    @property
+    def is_too_long(self) -> bool:
+        """Longer than a worker asks: whoever has to be shown it in one piece, to say yes to all of it, is not."""
+        return len(self.model_dump_json()) > MAX_SHOWN_CHARS
 
     def digest(self) -> str:
         """Of what a person sees and says yes to, which an answer is signed with.

@@ -26,7 +26,6 @@ from .links import PATH, Links, Mark, link_keys
 _log = get_logger("webhooks")
 
 MAX_TEXT_CHARS = 2_000
-MAX_DETAIL_CHARS = 8_000
 # Whoever was away this long is told of nothing that is over since.
 MAX_AGE_MS = 24 * 3600 * 1000
 
@@ -79,7 +78,7 @@ class Telling:
         ]
 
     def _link(self, name: str, hook: Webhook, said: _Said, task_id: str) -> dict[str, str]:
-        if said.event is not Told.ASK_OPENED or not hook.may_answer or not self.public_url:
+        if not said.asked or not hook.may_answer or not self.public_url:
             return {}
         mark = Mark(task_id=task_id, ask_id=said.subject, hook=name, until_ms=said.until_ms, asked=said.asked)
         return {"answer_url": f"{self.public_url.rstrip('/')}{PATH}{Links(link_keys(self.transport)).token(mark)}"}
@@ -123,7 +122,7 @@ class _Said:
     data: Mapping[str, Any]
     subject: str = ""  # tells two of one task apart
     until_ms: int = 0  # an answer counts until then
-    asked: str = ""  # digest of what is asked
+    asked: str = ""  # digest of what is asked, where all of it is told
 
 
 def _head(task: TaskRecord) -> dict[str, Any]:
@@ -164,11 +163,11 @@ async def _asked(transport: Transport, happening: Happening, task: TaskRecord) -
         return
     for one in await asks_of([task], AskTexts(transport)):
         if one.ask.ask_id in happening.asks:
-            ask = one.ask.model_dump(mode="json", exclude={"kind", "always"})
-            detail = redact_head(one.ask.detail, MAX_DETAIL_CHARS)
-            yield _Said(
-                Told.ASK_OPENED, {"ask": {**ask, "detail": detail}}, one.ask.ask_id, one.ask.until_ms, one.ask.digest()
-            )
+            ask = one.ask.model_dump(mode="json", exclude={"kind"})
+            if one.ask.is_too_long:
+                ask = {"ask_id": one.ask.ask_id, "question": "It is too long for a message; see: muster ask show"}
+            asked = "" if one.ask.is_too_long else one.ask.digest()
+            yield _Said(Told.ASK_OPENED, {"ask": ask}, one.ask.ask_id, one.ask.until_ms, asked)
 
 
 _SAID = {

@@ -6,14 +6,25 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from envelope.asks import Question
+
 from ...asks import OpenAsk, reply_to
-from ..text import DATA, line, shown
+from ...errors import BadInput
+from ..text import DATA, shown
 from ..tool import Call, Said
 from .looking import Nothing, WhichTask
 from .starting import MAX_TEXT_CHARS, Started
 
 MAX_ASKS = 50
-MAX_DETAIL_CHARS = 5_000
+TOO_LONG = {
+    "permission": "",
+    "patterns": (),
+    "detail": "",
+    "questions": (),
+    "always": (),
+    "question": "It is too long to be shown here; a person types: muster ask show",
+}
+MAX_SHOWN_CHARS = 200_000  # of all asks together; one has 128 KiB at most
 
 
 class Stop(WhichTask):
@@ -26,9 +37,12 @@ class Words(WhichTask):
 
 class Reply(Said):
     ask_id: Annotated[str, Field(pattern=r"^ask_[A-Za-z0-9_-]{1,100}$", description="As list_asks shows it.")]
+    asked: Annotated[str, Field(max_length=100, description="As list_asks shows it: the yes is to that question.")]
     choice: Annotated[
         Literal["once", "always", "reject", ""],
-        Field(description="To a permission; `always` where can_be_always. To questions and plans: empty, or reject."),
+        Field(
+            description="To a permission; what `always` allows, the ask says. To questions and plans: empty, or reject."
+        ),
     ] = ""
     message: Annotated[str, Field(max_length=10_000, description="With reject: why. The agent hears it.")] = ""
     says: Annotated[
@@ -48,7 +62,8 @@ class Background(BaseModel):
 
 
 class Ask(BaseModel):
-    """`detail`: the exact command or diff. `questions`: what is asked, with the answers that are offered."""
+    """`detail`: the exact command or diff. `questions`: what is asked, with the answers that are offered. `always`:
+    what that answer allows from then on. `asked`: a digest of it all; empty: it is too long to be answered here."""
 
     ask_id: str
     task_id: str
@@ -58,7 +73,8 @@ class Ask(BaseModel):
     question: str
     detail: str
     questions: list[str]
-    can_be_always: bool
+    always: list[str]
+    asked: str
 
 
 class Asks(BaseModel):
@@ -104,10 +120,18 @@ async def background_task(call: Call, said: WhichTask) -> Background:
 async def list_asks(call: Call, said: Nothing) -> Asks:
     """What tasks ask people: permissions, questions, plans to approve. Show them to your user; decide nothing alone."""
     found = await call.caller.open_asks()
-    more = max(0, len(found) - MAX_ASKS)
+    asks: list[Ask] = []
+    left_chars = MAX_SHOWN_CHARS
+    for one in found[:MAX_ASKS]:
+        told = _told(one)
+        left_chars -= len(told.model_dump_json())
+        if left_chars < 0 and asks:
+            break
+        asks.append(told)
+    more = len(found) - len(asks)
     rest = f"; {more} more are listed when these are answered, and by: muster ask list" if more else ""
     return Asks(
-        asks=[_told(one) for one in found[:MAX_ASKS]],
+        asks=asks,
         more=more,
         next=f"answer with answer_ask if your role may, else a person types: muster ask answer ASK_ID{rest}",
     )
@@ -119,24 +143,38 @@ async def answer_ask(call: Call, said: Reply) -> Standing:
     Only with your user's own decision on this very ask. Who comes second is told what was answered first.
     """
     one = await call.caller.ask_to_answer(said.ask_id)
+    if one.ask.is_too_long:
+        raise BadInput("this ask is too long to be shown here", hint=f"a person types: muster ask show {said.ask_id}")
+    if said.asked != one.ask.digest():
+        raise BadInput("the question is another than the one that was shown", hint="show it again: list_asks")
     reply = reply_to(one.ask, said.choice, message=said.message, says=said.says, task_id=one.task.task_id)
     standing = await call.caller.muster.reply(one, reply, by=call.caller.name)
     return Standing(ask_id=said.ask_id, answered_by=standing.by)
 
 
 def _told(one: OpenAsk) -> Ask:
-    ask = one.ask
+    """All of it: a yes is to what nobody was shown, too."""
+    ask = one.ask.model_copy(update=TOO_LONG) if one.ask.is_too_long else one.ask
     return Ask(
         ask_id=ask.ask_id,
         task_id=one.task.task_id,
         agent=one.task.agent,
         permission=ask.permission,
-        patterns=[line(pattern) for pattern in ask.patterns],
-        question=shown(ask.question)[:MAX_DETAIL_CHARS],
-        detail=shown(ask.detail)[:MAX_DETAIL_CHARS],
+        patterns=[shown(pattern) for pattern in ask.patterns],
+        question=shown(ask.question),
+        detail=shown(ask.detail),
         questions=[
-            line(f"{each.question} ({' | '.join(option.label for option in each.options)})", 1_000)
-            for each in ask.questions
+            shown(f"{each.header}: {each.question}{_offered(each)}".removeprefix(": ")) for each in ask.questions
         ],
-        can_be_always=bool(ask.always),
+        always=[shown(rule) for rule in ask.always],
+        asked="" if one.ask.is_too_long else ask.digest(),
     )
+
+
+def _offered(question: Question) -> str:
+    """
+    >>> _offered(Question(question="q", options=(Option(label="a", description="first"), Option(label="b"))))
+    ' (a: first | b)'
+    """
+    offers = (": ".join(filter(None, (one.label, one.description))) for one in question.options)
+    return f" ({' | '.join(offers)})" if question.options else ""

@@ -15,6 +15,7 @@ from envelope.messages import ErrorInfo, Output, TaskProgress, TaskResult
 from orchestrator.submit import BATCH, DRIVERS, task_request
 from orchestrator.webhooks import run
 from orchestrator.webhooks.config import Webhook
+from orchestrator.webhooks.links import PATH, Links, link_keys
 from orchestrator.webhooks.run import run_webhooks
 from transport.base import Wait
 from transport.notices import News, Notice
@@ -59,10 +60,10 @@ async def finish(stage, claim, *errors, text="done", dead=""):
     await stage.transport.finish(lease, result, dead=dead)
 
 
-async def ask(stage, claim, *names: str) -> None:
+async def ask(stage, claim, *names: str, event: AskOpened = PUSH) -> None:
     lease = claim.lease
     said = {"trace_id": lease.trace_id, "task_id": lease.task_id, "attempt": lease.attempt}
-    progress = TaskProgress(**said, seq=0, at_ms=1, status=State.RUNNING, events=(PUSH,))
+    progress = TaskProgress(**said, seq=0, at_ms=1, status=State.RUNNING, events=(event,))
     await stage.transport.emit(lease, progress)
     assert await stage.transport.park(lease, Wait(asks=frozenset(names)))
 
@@ -200,3 +201,48 @@ async def test_two_orchestrators_tell_once(any_stage, receiver):
         await none_left(any_stage)
 
     assert len(receiver.got) == 10
+
+
+async def test_a_link_answers_what_is_told_in_whole_and_stands_nowhere_but_in_the_message(any_stage, receiver):
+    receiver.answers = [503, 204]
+    [notices] = any_stage.transport.notices
+    long = PUSH.model_copy(
+        update={"detail": "\n".join(["# tidy"] * 2000 + ["rm -rf build"]), "always": ("bash:git *",)}
+    )
+    async with telling(any_stage, receiver, may_answer=True):
+        request, claim = await submitted(any_stage)
+        await ask(any_stage, claim, PUSH.ask_id, event=long)
+        first, second = await receiver.first(2)
+        kept = [*await notices.waiting(10), *await notices.given_up(10)]
+
+    told = first.said["data"]
+    mark = Links(link_keys(any_stage.transport)).mark(told["answer_url"].partition(PATH)[2])
+    assert mark is not None and (mark.task_id, mark.asked) == (request.task_id, long.digest())
+    assert (told["ask"]["detail"], told["ask"]["always"]) == (long.detail, ["bash:git *"])
+    assert second.said["data"]["ask"] == told["ask"]
+    assert not any("answer_url" in one.body for one in kept)
+
+
+async def test_what_is_too_long_for_a_message_has_no_link(any_stage, receiver):
+    async with telling(any_stage, receiver, may_answer=True):
+        _, claim = await submitted(any_stage)
+        await ask(any_stage, claim, PUSH.ask_id, event=PUSH.model_copy(update={"detail": "x" * 200_000}))
+        [got] = await receiver.first(1)
+
+    assert "answer_url" not in got.said["data"]
+    assert "muster ask show" in got.said["data"]["ask"]["question"]
+
+
+async def test_what_was_answered_meanwhile_is_not_told(any_stage, receiver):
+    receiver.answers, receiver.hold = [503], asyncio.Event()
+    async with telling(any_stage, receiver):
+        request, claim = await submitted(any_stage)
+        await ask(any_stage, claim, PUSH.ask_id)
+        await receiver.first(1)
+        await any_stage.transport.answer(request.task_id, PUSH.ask_id, "once", by="cli:ann@desk")
+        await any_stage.transport.claim(request.recipient, "w", slots=1, wait_s=5)
+        receiver.hold.set()
+        await none_left(any_stage)
+
+    [notices] = any_stage.transport.notices
+    assert (len(receiver.got), await notices.given_up(10)) == (1, [])

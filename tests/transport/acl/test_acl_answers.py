@@ -2,98 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from envelope.asks import Reply
-from envelope.events import AskOpened, Event, WarningRaised
-from envelope.lifecycle import State
-from envelope.messages import TaskProgress
-from orchestrator.asks import OpenAsk, give, open_asks
+from envelope.events import WarningRaised
+from orchestrator.asks import give
 from orchestrator.audit import verified
-from transport import approvals, keyring
+from transport import approvals
 from transport.audit import TIMEOUT
-from transport.base import Claim, Wait
+from transport.base import Wait
 from transport.keys import CellKeys
-from transport.redis import connect_redis
-from workers.delivery.people import QueuedPeople
-from workers.permissions.guard import Guard
-from workers.tools.people import Asked
+
+from .conftest import SHOWN, Scene
 
 pytestmark = pytest.mark.redis
-
-SHOWN = AskOpened(ask_id="", permission="bash", patterns=("rm -rf build",), detail="rm -rf build")
 YES = Reply(choice="once")
-
-
-@dataclass
-class Scene:
-    """A task that waits for a person's word, and somebody with its worker's password."""
-
-    owner: Any
-    worker: Any
-    thief: Any  # a fleet over the worker's user, with a keyring of its own
-    raw: Any  # the same as a bare connection
-    claim: Claim
-    people: QueuedPeople
-    asked: Asked
-    told: list[Event] = field(default_factory=list[Event])
-
-    @property
-    def task_id(self) -> str:
-        return self.claim.lease.task_id
-
-    @property
-    def ask(self) -> AskOpened:
-        return self.asked.asks[0]
-
-    @property
-    def answers(self) -> str:
-        return CellKeys("main", 0).name("answers", self.task_id)
-
-    def forge(self, ask_id: str, **fields: Any) -> None:
-        answer = {"text": "once", "by": "alice", "at_ms": 1, **fields}
-        self.raw.hset(self.answers, ask_id, json.dumps(answer))
-
-    async def waits(self) -> None:
-        """The ask is told, and its task parked, as by a worker."""
-        lease = self.claim.lease
-        progress = TaskProgress(
-            trace_id=lease.trace_id,
-            task_id=lease.task_id,
-            attempt=lease.attempt,
-            seq=0,
-            at_ms=0,
-            status=State.RUNNING,
-            events=(self.ask,),
-        )
-        await self.worker.transport.emit(lease, progress)
-        assert await self.worker.transport.park(lease, Wait(asks=frozenset({self.ask.ask_id})))
-
-    async def open(self) -> OpenAsk:
-        [one] = await open_asks(self.owner.transport)
-        return one
-
-    async def said(self) -> Any:
-        return (await self.people.said(self.asked.asks)).get(self.ask.ask_id)
-
-
-@pytest.fixture
-async def scene(as_role: Any, acl_server: Any) -> AsyncIterator[Scene]:
-    owner, worker = [await as_role(role) for role in ("orchestrator", "worker")]
-    stolen = await connect_redis(acl_server.url("worker"), keyring=keyring.fresh())
-    await owner.submit()
-    claim = await worker.claim_one()
-    told: list[Event] = []
-    people = QueuedPeople(worker.transport, claim, Guard.__new__(Guard), 60_000, told.append)
-    asked = await people.asked("call-1", [SHOWN], title="bash")
-    with acl_server.connect("worker") as raw:
-        yield Scene(owner, worker, stolen, raw, claim, people, asked, told)
-    await stolen.close()
 
 
 async def test_a_forged_answer_lets_nothing_run_and_hides_no_persons(scene: Scene):
