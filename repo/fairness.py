@@ -73,3 +73,6 @@ class Threads:
         thread = asyncio.get_running_loop().run_in_executor(None, lambda: context.run(work))
         thread.add_done_callback(lambda _: self._turns.release(who))
         return await asyncio.shield(thread)
+
+
+beside = Threads()  # of this process, for what strangers wrote and its tasks read

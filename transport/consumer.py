@@ -37,6 +37,7 @@ from .keeping import KeeperThread
 from .metrics.pulse import Pulse
 from .settling import Settling
 from .tracing import attempt_span, tell_span
+from .watchdog import watched_steps
 
 __all__ = ["Again", "Consumer", "ConsumerEvent", "Delivery", "Ending", "Handler", "Pause", "StopReason", "What"]
 
@@ -257,7 +258,7 @@ class Consumer:
     async def _outcome_of(self, delivery: Delivery) -> Outcome | None:
         lease = delivery.claim.lease
         try:
-            with acting_for(delivery.request.tenant):
+            with acting_for(delivery.request.tenant), watched_steps():
                 return await self._handle(delivery)
         except asyncio.CancelledError:
             if delivery.stop_reason is None:

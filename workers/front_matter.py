@@ -1,4 +1,4 @@
-"""A file's front matter: the keys between two lines `---`, and the text below them. Pure.
+"""A file's front matter: the keys between two lines `---`, and the text below them.
 
 Such files come from repositories, so whatever stands there must end in keys or in `BadFrontMatter`.
 """
@@ -6,20 +6,30 @@ Such files come from repositories, so whatever stands there must end in keys or 
 from __future__ import annotations
 
 import json
+import math
 import re
+import time
 from collections.abc import Callable, Hashable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import yaml
+
+from repo.fairness import beside
+from transport.blobs.owners import acting_tenant
+
+T = TypeVar("T")
 
 FENCE = "---"
 # A long description with examples has 4,000; what is longer is no description of anything.
 MAX_CHARS = 64_000
+# Of processor time for all files of a kind, of which a hundred ordinary ones take a tenth. What comes later is broken.
+MAX_READ_S = 3.0
 MAX_DEPTH = 50  # rules of permissions are three deep
 # People write `description: Use it when: …`, and the tools that these files come from let them.
 _UNQUOTED = re.compile(r"^([A-Za-z_][\w-]*):[ \t]+(?![\s\"'\[{|>&*!%@`#])(.*\S)\s*$")
-_ENTRY = re.compile(r"([A-Za-z_][\w-]*):\s+(.*\S)\s*")
+_ENTRY = re.compile(r"([A-Za-z_][\w-]*):\s+(\S.*)")
 _COLON = re.compile(r":(\s|$)")
 _COMMENT = re.compile(r"\s#")
 
@@ -31,6 +41,24 @@ class BadFrontMatter(ValueError):
         super().__init__(f"{fault}; {hint}")
         self.fault = fault
         self.hint = hint
+
+
+class TooLong(BadFrontMatter):
+    def __init__(self) -> None:
+        super().__init__("there is no time to read it", "have fewer and shorter files beside it")
+
+
+_ends_s: ContextVar[float] = ContextVar("ends_s", default=math.inf)  # by this thread's processor time
+
+
+async def read_beside(read: Callable[[], T]) -> T:
+    """What `read` makes of many files with front matter: beside the event loop, and in `MAX_READ_S` of its own time."""
+
+    def in_time() -> T:
+        _ends_s.set(time.thread_time() + MAX_READ_S)
+        return read()
+
+    return await beside.run(acting_tenant(), in_time)
 
 
 class _Typed(yaml.SafeLoader):
@@ -98,7 +126,7 @@ def _parse(lines: list[str], loader: type[_Typed] | type[_Strings]) -> object:
     try:
         _refuse_what_blows_up(text)
         return yaml.load(text, loader) or {}  # noqa: S506 - a safe loader, made stricter
-    except yaml.YAMLError:
+    except (yaml.YAMLError, TooLong):
         raise
     except RecursionError as e:
         raise yaml.YAMLError("it is nested too deeply") from e
@@ -110,6 +138,8 @@ def _refuse_what_blows_up(text: str) -> None:
     """Ten lines of aliases are a gigabyte; a list in a list in a list … costs the square of its depth."""
     depth = 0
     for event in cast("Iterator[yaml.Event]", yaml.parse(text)):  # pyright: ignore[reportUnknownMemberType]
+        if time.thread_time() > _ends_s.get():
+            raise TooLong
         if isinstance(event, yaml.AliasEvent):
             raise yaml.MarkedYAMLError(problem="an alias, which has no place here", problem_mark=event.start_mark)
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -128,7 +158,7 @@ def _quoted(line: str) -> str:
 def _quoted_if_broken(line: str) -> str:
     """A line `key: value` whose value is no YAML, with the value in quotes; any other line as it is."""
     entry = _ENTRY.fullmatch(line)
-    return f"{entry[1]}: {json.dumps(entry[2], ensure_ascii=False)}" if entry and not _is_yaml(line) else line
+    return f"{entry[1]}: {json.dumps(entry[2].rstrip(), ensure_ascii=False)}" if entry and not _is_yaml(line) else line
 
 
 def _is_yaml(line: str) -> bool:

@@ -8,6 +8,8 @@ import gc
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from transport.watchdog import watch_steps
+
 Result = TypeVar("Result")
 
 # A task of a worker's makes a few hundred objects and drops them again. Python's 700 would look through them after
@@ -30,6 +32,7 @@ def run(main: Coroutine[Any, Any, Result]) -> Result:
     if set_option is not None:
         set_option(M_TRIM_THRESHOLD, KEPT_BYTES)
         set_option(M_MMAP_THRESHOLD, OWN_PAGES_BYTES)
+    watch_steps()
     gc.freeze()  # what is imported is never garbage, and with all model providers it is much
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
     return asyncio.run(main)

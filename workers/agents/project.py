@@ -13,6 +13,7 @@ from repo.errors import OutputTooLarge
 from repo.project import ProjectSettings, project_settings
 from transport.blobs.owners import acting_tenant
 
+from ..front_matter import read_beside
 from ..permissions.rules import Rule
 from ..sandboxes.workspace import Workspaces
 from .folders import files_at, files_below, user_folder
@@ -45,7 +46,8 @@ async def project_agents(below: Known, git_dir: Path, commit: str, *, trusted: s
 
 async def agents_of(below: Known, git_dir: Path, settings: ProjectSettings, *, is_trusted: bool) -> Known:
     files, faults = await files_at(git_dir, settings)
-    return with_files(replace(below, faults=(*below.faults, *faults)), files, trusted=is_trusted)
+    known = replace(below, faults=(*below.faults, *faults))
+    return await read_beside(lambda: with_files(known, files, trusted=is_trusted)) if files else known
 
 
 class ProjectAgents:

@@ -9,6 +9,7 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -24,6 +25,7 @@ from ..agent.means import Loop
 from ..agent.session import Session
 from ..agents.base import Agent
 from ..errors import BadInput
+from ..front_matter import read_beside
 from ..llm.base import ChatMessage, ToolCall
 from ..mcp.prompts import ServerPrompt
 from ..project.framing import one_line
@@ -138,7 +140,7 @@ class Prompts:
         name, arguments = _typed(prompt)
         sandbox = await self.loop.context.sandbox()
         mine, theirs = await asyncio.gather(asyncio.to_thread(texts_of_user, self.user_dir), texts_in_sandbox(sandbox))
-        commands = catalogue(repository=theirs, users=mine)
+        commands = await read_beside(partial(catalogue, repository=theirs, users=mine))
         served = await self._served() if name == "help" or name not in commands.known else {}
         if name in served and name not in commands.known:
             return Expansion(name, await _filled(served[name], arguments))

@@ -12,10 +12,11 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 from envelope.messages import TaskRequest
+from repo.fairness import beside
 
 from ..errors import BadInput
 from ..tools.base import Tool
-from ..tools.schema import NOT_CHECKED, TOO_LONG, beside, first_fault, pattern_fault, schema_fault
+from ..tools.schema import NOT_CHECKED, TOO_LONG, first_fault, pattern_fault, schema_fault
 from ..tools.structured_output import STRUCTURED_OUTPUT, StructuredOutput
 
 # A schema is sent with every model call; 64 KiB are 16,000 tokens.

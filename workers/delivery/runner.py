@@ -19,6 +19,7 @@ from sandbox.errors import SandboxLost
 from transport.base import Claim, Transport
 from transport.consumer import Again, Delivery, Ending, Pause, StopReason
 from transport.errors import Fenced, Unreachable
+from transport.watchdog import watched_steps
 
 from ..acp.task import EngineTasks
 from ..agent_task.attachments import furnish
@@ -82,8 +83,9 @@ class Runner:
     async def _handle(self, delivery: Delivery, reporter: Reporter) -> TaskResult | Pause | Again:
         started_s = time.monotonic()
         try:
-            async with told_by_cause(self.driver):
-                outcome = await self._work(delivery, reporter)
+            with watched_steps():  # here, so that the result has its costs
+                async with told_by_cause(self.driver):
+                    outcome = await self._work(delivery, reporter)
         except (Fenced, Unreachable) as e:
             if outage := again(e, retries=delivery.claim.retries):
                 return outage

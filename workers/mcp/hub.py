@@ -12,11 +12,11 @@ from functools import partial
 from envelope.events import Event, WarningRaised
 from envelope.pattern import match
 from envelope.scope import Scope, split
+from repo.fairness import beside
 from sandbox.base import Sandbox
 
 from ..tools.base import Tool
 from ..tools.errors import ToolError
-from ..tools.schema import beside
 from .connection import Connection
 from .listing import ListedTool
 from .prompts import ServerPrompt, prompts_of

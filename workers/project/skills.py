@@ -6,13 +6,14 @@ import asyncio
 import posixpath
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from envelope.skills import SKILL_FILE
 from sandbox.base import WORKSPACE
 from sandbox.errors import PathError
 
-from ..front_matter import STRINGS, BadFrontMatter, read_front_matter
+from ..front_matter import STRINGS, BadFrontMatter, read_beside, read_front_matter
 from .files import Files
 from .framing import framed, one_line, shortened
 from .instructions import read_if_there
@@ -62,7 +63,7 @@ async def find_skills(workspace: Files | None, user_dir: Path | None) -> Skills:
     written, left_out = ([], 0) if workspace is None else await _projects(workspace)
     users = await asyncio.to_thread(users_skills, user_dir, limit=MAX_SKILLS)
     mine = [(each.path, each.content, True) for each in users.found]
-    parsed = _parsed([*written, *mine], left_out=left_out)
+    parsed = await read_beside(partial(_parsed, [*written, *mine], left_out=left_out)) if written or mine else Skills()
     refused = tuple(sorted((users.refused or {}).items()))
     kept = tuple(skill for skill in parsed.found if skill.name not in dict(refused))
     return Skills(kept, (*parsed.warnings, *(why for _, why in refused)), refused)

@@ -35,6 +35,11 @@ SHOWN_CHARS = 400
 SHOWN_ARGUMENT_CHARS = 4096
 SHOWN_ARGUMENT_ITEMS = 100
 
+# A path, an address, a search; the kernel takes no longer paths. Each of 200 rules looks through it. Commands have a
+# bound of their own.
+MAX_TARGET_CHARS = 4096
+MAX_TARGETS = 1000
+
 CANCELLED = ToolResult(
     "Cancelled: the task was stopped before this call had ended. It may have taken effect; look before you repeat it.",
     is_error=True,
@@ -133,6 +138,10 @@ async def _prepare(
         return _mistake(f"the arguments of {tool.name} are wrong: {fault}; write them again")
     people, arguments = context.people, in_working_directory(tool.name, call.input, context)
     targets = [*suspected(call, tool, people), *tool.targets(arguments)]
+    said = [target for target in targets if not target.permission.startswith("bash")]
+    if len(said) > MAX_TARGETS or any(len(target.pattern) > MAX_TARGET_CHARS for target in said):
+        bounds = f"{MAX_TARGETS} files, and names of {MAX_TARGET_CHARS} characters"
+        return _mistake(f"{tool.name} takes at most {bounds} in one call; make several smaller ones")
     verdict = guard.judge(targets, people.approved) if people else guard.check(targets)
     if isinstance(verdict, Denied):
         return ToolResult(verdict.reason, title=tool.title(call.input), is_error=True)

@@ -20,7 +20,7 @@ from jsonschema.validators import extend  # pyright: ignore[reportUnknownVariabl
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from repo.fairness import Threads
+from repo.fairness import beside
 
 from .plain_fit import plainly_fits
 
@@ -111,7 +111,6 @@ def _sentence(fault: ValidationError | SchemaError) -> str:
     return f"{place}: {fault.message}" if place else fault.message
 
 
-beside = Threads()  # for checks: with turns that are fair between tenants
 _ends_s: ContextVar[float] = ContextVar("ends_s")  # of the check that runs, by this thread's processor time
 
 

@@ -226,6 +226,9 @@ async def test_a_hook_sees_the_tool_that_runs_however_the_model_writes_its_name(
     assert (await one(context, "BASH", command="echo it ran")).content == "no shell here"
 
 
+MANY_FILES = "\n".join(["*** Begin Patch", *(f"*** Add File: f{n}\n+x" for n in range(1001)), "*** End Patch"])
+
+
 async def test_mistakes_of_the_model_are_told_to_it(context):
     not_json = ToolCall(id="c", name="read", arguments="{oops", input=None)
     results = await run(
@@ -235,6 +238,8 @@ async def test_mistakes_of_the_model_are_told_to_it(context):
         call("read"),
         call("read", filePath=7),
         call("read", filePath="a", extra=1),
+        call("read", filePath="a/" * 4000),
+        call("apply_patch", patchText=MANY_FILES),
         call("READ", filePath="absent"),
     )
 
@@ -245,7 +250,8 @@ async def test_mistakes_of_the_model_are_told_to_it(context):
         "'filePath' is a required",
         "filePath: 7 is",
     ]
-    for result, expected in zip(results, [*words, "'extra' was unexpected", "does not exist"], strict=True):
+    words += ["'extra' was unexpected", "names of 4096 characters", "at most 1000 files", "does not exist"]
+    for result, expected in zip(results, words, strict=True):
         assert expected in result.content
 
 

@@ -1,0 +1,94 @@
+"""Ends a handler that holds up its process: while one step of it runs, no other task goes on, and no lease is renewed.
+
+What a handler reads is bounded where it is read. This is for the bound that somebody forgot: a pattern that tries
+everything, a loop over what strangers wrote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import FrameType
+from typing import Any
+
+from envelope.errors import ErrorCode
+from envelope.logs import get_logger
+
+from .errors import TransportError
+
+MAX_STEP_S = 5.0  # of processor time; the longest of ordinary work takes a tenth of it
+LOOK_S = 0.5  # so often, by the process's processor time: an idle one is never woken
+SHOWN_FRAMES = 12
+
+_log = get_logger("watchdog")
+_watched: ContextVar[bool] = ContextVar("watched", default=False)
+_STEP: Any = asyncio.Handle._run.__code__  # of the frame that each step of an event loop has at its bottom
+_IMPORT = "<frozen importlib._bootstrap>"
+
+
+class HeldUp(BaseException):
+    """Raised within the step. No `Exception`: who goes on with the next of many after any failure would do it again."""
+
+
+class StepTooLong(TransportError):
+    code = ErrorCode.BAD_INPUT
+
+
+@contextmanager
+def watched_steps() -> Iterator[None]:
+    """`StepTooLong` for whatever runs in here, also in tasks that are started here, and holds the loop for too long."""
+    before = _watched.set(True)
+    try:
+        yield
+    except BaseException as e:
+        if not _is_held_up(e):
+            raise
+        raise StepTooLong(
+            f"one step of this task took more than {MAX_STEP_S:g} s of its process's time, and was ended",
+            hint="the log of the worker says where; ask for less at once, and tell us what it was",
+        ) from e
+    finally:
+        _watched.reset(before)
+
+
+def watch_steps() -> None:
+    """In this process from now on; called by its main thread, which is to run the event loop."""
+    signal.signal(signal.SIGPROF, _Watchdog().look)
+    signal.siginterrupt(signal.SIGPROF, False)  # calls of other threads to the kernel go on
+    signal.setitimer(signal.ITIMER_PROF, LOOK_S, LOOK_S)
+
+
+class _Watchdog:
+    """Runs as a signal's handler, in the step that it looks at: patterns of `re` ask for signals, too."""
+
+    def __init__(self) -> None:
+        self._step: FrameType | None = None  # held, so that no other step's frame can be taken for it
+        self._since_s = 0.0
+
+    def look(self, _signal: int, frame: FrameType | None) -> None:
+        frames = [*_outwards(frame)]
+        step = next((each for each in frames if each.f_code is _STEP), None)
+        now_s = time.thread_time()
+        if step is not self._step:
+            self._step, self._since_s = step, now_s
+        elif step is not None and _watched.get() and now_s - self._since_s > MAX_STEP_S - LOOK_S:
+            if any(each.f_code.co_filename == _IMPORT for each in frames):  # nobody's input
+                return
+            self._since_s = now_s  # what cleans up has as long again
+            places = [f"{each.f_code.co_filename}:{each.f_lineno}" for each in frames[:SHOWN_FRAMES]]
+            _log.error("step_held_up", after_s=MAX_STEP_S, at=places)
+            raise HeldUp
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _is_held_up(error: BaseException) -> bool:
+    return isinstance(error, HeldUp) or (isinstance(error, BaseExceptionGroup) and bool(error.subgroup(HeldUp)))
