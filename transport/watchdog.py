@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 from envelope.errors import ErrorCode
 from envelope.logs import get_logger
@@ -39,7 +39,7 @@ class StepTooLong(TransportError):
 
 
 @contextmanager
-def watched_steps() -> Iterator[None]:
+def watched_steps() -> Generator[None]:
     """`StepTooLong` for whatever runs in here, also in tasks that are started here, and holds the loop for too long."""
     before = _watched.set(True)
     try:
@@ -91,4 +91,6 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _is_held_up(error: BaseException) -> bool:
-    return isinstance(error, HeldUp) or (isinstance(error, BaseExceptionGroup) and bool(error.subgroup(HeldUp)))
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_is_held_up, cast(BaseExceptionGroup[BaseException], error).exceptions))
+    return isinstance(error, HeldUp)

@@ -53,7 +53,9 @@ class Telling:
         answers what stands beside it, and is nowhere but in the message.
         """
         hook, happening = self.hooks[notice.hook], _happening_of(notice)
-        for told, said in await self._told(happening) if happening else ():
+        if happening is None:
+            return None
+        for told, said in await self._told(happening):
             if told.id == notice.id:
                 data = {**json.loads(told.body)["data"], **self._link(notice.hook, hook, said, happening.task_id)}
                 return body_of(said.event, data, at_ms=happening.at_ms)
