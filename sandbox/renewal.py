@@ -2,8 +2,8 @@
 
 All that commands can write is thrown away whole: the workspace gets an overlay of its own over the same checkout, and
 each file system in memory is followed by an empty one. What else they can leave is looked at, and a sandbox that has
-any of it is not handed on: message queues and shared memory of the kernel's, and another priority of the tool server,
-which its children would have from it.
+any of it is not handed on: message queues and shared memory of the kernel's, ports that connections still hold, and
+another priority of the tool server, which its children would have from it.
 
 The mounts are made from outside, by a thread that joins the sandbox's namespace of mounts and ends there. It goes to a
 process that is held by a descriptor and was seen to have this very workspace, so that it can be no other's.
@@ -30,6 +30,7 @@ from .workspace import Workspace, add_layer
 IN_MEMORY = (TMP, HOME, SHM)
 SYSV = ("shm", "sem", "msg")
 FLAGS = {"nosuid": kernel.NOSUID, "nodev": kernel.NODEV, "noexec": kernel.NOEXEC}
+ESTABLISHED, LISTENS = "01", "0A"  # in /proc/PID/net/tcp: the tool server's own, where there is a way out
 # In /proc/PID/stat, counted after the name in brackets: priority, niceness, real-time priority, policy.
 SCHEDULING = (15, 16, 37, 38)
 
@@ -54,6 +55,8 @@ class Renewal:
         """Nothing may run in it. `SandboxError` if it must not be used again."""
         if _traits(self.process) != self.traits:
             raise SandboxError("The tool server's priority was changed.")
+        if _ports_taken(self.process):
+            raise SandboxError("A command left ports that nobody can take yet.")
         former, self.workspace = self.workspace, await asyncio.to_thread(add_layer, self.workspace)
         tree = kernel.copy_of_mount(self.workspace.merged)
         try:
@@ -136,6 +139,16 @@ def _traits(process: int) -> Traits:
         return (*(fields[each] for each in SCHEDULING), os.sched_getaffinity(process), kernel.io_priority(process))
     except OSError as error:
         raise SandboxLost("The sandbox is gone.") from error
+
+
+def _ports_taken(process: int) -> bool:
+    """By connections that are at their end: the kernel keeps their ports for a minute."""
+    try:
+        tables = [Path(f"/proc/{process}/net/{name}") for name in ("tcp", "tcp6")]
+        lines = [line for table in tables if table.exists() for line in table.read_text().splitlines()[1:]]
+    except OSError as error:
+        raise SandboxLost("The sandbox is gone.") from error
+    return any(line.split()[3] not in (ESTABLISHED, LISTENS) for line in lines)
 
 
 def _forget(former: Workspace) -> None:

@@ -175,6 +175,23 @@ async def test_a_queue_with_a_name_ends_it(box: Sandbox):
         await box.renew(labels={})
 
 
+CONNECT = """
+import socket
+with socket.create_server(("127.0.0.1", 8000)) as server:
+    caller = socket.create_connection(("127.0.0.1", 8000))
+    called, _ = server.accept()
+    called.close(); caller.recv(1); caller.close()
+"""
+
+
+async def test_ports_that_connections_still_hold_are_nobodys_else(box: Sandbox):
+    ended = await box.exec(Command(["python3", "-c", CONNECT]))
+    assert ended.exit_code == 0, ended.output
+
+    with pytest.raises(SandboxError, match="ports"):
+        await box.renew(labels={})
+
+
 async def test_where_queues_cannot_be_seen_it_is_not_used_again(
     bubblewrap: BubblewrapDriver, root_folder: str, monkeypatch: pytest.MonkeyPatch
 ):
