@@ -30,7 +30,7 @@ from transport.metrics.health import Ready
 from transport.metrics.process import serve_process
 from transport.settings import connect
 from transport.state_folder import keep_files_private
-from transport.watchdog import watch_steps
+from transport.watchdog import bound_memory, watch_steps
 
 from .batch.run import drive_batch
 from .driver import Driver, DriverContext, ended_with, open_driver
@@ -219,6 +219,7 @@ async def _main() -> None:
 def main() -> int:
     """The process's exit code; what stopped it is one sentence on stderr."""
     watch_steps()
+    bound_memory()
     try:
         asyncio.run(_main())
     except MusterError as e:

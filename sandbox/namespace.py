@@ -70,7 +70,9 @@ def launcher(opening: Opening, mounts_fd: int) -> list[str]:
     limits = opening.spec.limits
     become = ("setpriv", f"--reuid={opening.workspace.uid}", *AS_NOBODY_SPECIAL)
     lines = ["set -e", *(f"echo $$ > {shlex.quote(str(entrance))}" for entrance in opening.group.entrances)]
-    lines += [f"ulimit -n {limits.open_files}", "ulimit -c 0", f"exec {shlex.join([*become, *bubblewrap(opening)])}"]
+    # The worker's own memory is bounded, a sandbox's by its group.
+    lines += [f"ulimit -n {limits.open_files}", "ulimit -c 0", "ulimit -S -d $(ulimit -H -d)"]
+    lines += [f"exec {shlex.join([*become, *bubblewrap(opening)])}"]
     return ["nsenter", f"--mount=/proc/{os.getpid()}/fd/{mounts_fd}", "/bin/sh", "-c", "\n".join(lines)]
 
 

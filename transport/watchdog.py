@@ -1,17 +1,21 @@
-"""Ends a handler that holds up its process: while one step of it runs, no other task goes on, and no lease is renewed.
+"""Ends a handler that takes its process from all others: by one step that holds the event loop, in which no other task
+goes on, or by memory, for want of which the kernel would end them all.
 
 What a handler reads is bounded where it is read. This is for the bound that somebody forgot: a pattern that tries
-everything, a loop over what strangers wrote.
+everything, a loop over what strangers wrote, a text that becomes a thousand times as long.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import signal
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
@@ -23,6 +27,9 @@ from .errors import TransportError
 MAX_STEP_S = 5.0  # of processor time; the longest of ordinary work takes a tenth of it
 LOOK_S = 0.5  # so often, by the process's processor time: an idle one is never woken
 SHOWN_FRAMES = 12
+MEMORY_SHARE = 0.75  # of the machine's or the container's
+MIN_MEMORY_BYTES = 1 << 30  # with less, a worker does not start
+LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
 
 _log = get_logger("watchdog")
 _watched: ContextVar[bool] = ContextVar("watched", default=False)
@@ -53,6 +60,18 @@ def watched_steps() -> Generator[None]:
         ) from e
     finally:
         _watched.reset(before)
+
+
+def bound_memory() -> None:
+    """Of this process, from now on: what asks for more gets a `MemoryError`, which ends one task alone."""
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for file in LIMIT_FILES:
+        with suppress(OSError, ValueError):  # there is none, or it says `max`
+            sizes.append(int(Path(file).read_text()))
+    limit_bytes = max(MIN_MEMORY_BYTES, int(min(sizes) * MEMORY_SHARE))
+    _, most_bytes = resource.getrlimit(resource.RLIMIT_DATA)
+    if most_bytes == resource.RLIM_INFINITY or limit_bytes < most_bytes:
+        resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, most_bytes))
 
 
 def watch_steps() -> None:

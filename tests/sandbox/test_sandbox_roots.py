@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
 
+from sandbox.base import Command, SandboxSpec
+from sandbox.bubblewrap import BubblewrapDriver
 from sandbox.errors import ImageMissing
 from sandbox.image import DEFAULT_IMAGE
 from sandbox.roots import Roots
@@ -23,3 +26,15 @@ async def test_an_image_that_is_missing_is_told_with_what_would_work(tmp_path: P
     with pytest.raises(ImageMissing, match="no image debian:13") as refused:
         await image_id_of(roots, "debian:13")
     assert "MUSTER_IMAGE" in refused.value.hint and "sandbox build" not in refused.value.hint
+
+
+@pytest.mark.docker
+async def test_the_bound_on_a_workers_own_memory_is_not_its_sandboxes(bubblewrap: BubblewrapDriver, root_folder: str):
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (16 << 30, before[1]))
+    try:
+        async with await bubblewrap.open(SandboxSpec(root_folder)) as sandbox:
+            told = await sandbox.exec(Command("ulimit -S -d"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+    assert told.output.strip() == b"unlimited"

@@ -6,6 +6,8 @@ import asyncio
 import importlib
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -109,3 +111,21 @@ async def test_its_task_ends_once_and_the_others_go_on(fleet):
         assert (await fleet.ended(other.task_id)).status is State.COMPLETED
 
     assert (failure.status, failure.errors[0].code) == (State.ERROR, ErrorCode.INTERNAL)
+
+
+GREEDY = """
+from transport import watchdog
+watchdog.MEMORY_SHARE, watchdog.MIN_MEMORY_BYTES = 0, 512 << 20
+watchdog.bound_memory()
+try:
+    ["x" * 1000 * n for n in range(10_000)]
+except MemoryError:
+    print("ended")
+print(len("x" * (64 << 20)))
+"""
+
+
+def test_who_asks_for_all_memory_is_refused_and_the_process_goes_on():
+    ended = subprocess.run([sys.executable, "-c", GREEDY], capture_output=True, text=True, check=False)
+
+    assert ended.stdout.split() == ["ended", str(64 << 20)], ended.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import pytest
@@ -43,3 +44,12 @@ async def test_a_task_outlives_an_engine_that_does_not_answer(monkeypatch, tmp_p
     assert (result.status, result.errors) == (State.COMPLETED, ())
     assert record.retries == result.attempt - 1 > 0
     assert record.lost_leases == 0
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EMFILE, "Too many open files"), OSError(errno.ENFILE, ""), MemoryError()]
+)
+def test_what_another_task_may_have_used_up_is_waited_for(error: Exception):
+    assert again(error, retries=0) is not None
+    assert again(error, retries=MAX_RETRIES) is None
+    assert again(OSError(errno.EIO, "Input/output error"), retries=0) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 
@@ -31,6 +32,9 @@ CODE_OF: tuple[tuple[type[Exception], ErrorCode], ...] = (
 # incident, five times as many would be a load on one that is down, and a person should hear of it; the session's
 # `resume_token` goes on where it stopped.
 OUTAGES: tuple[type[Exception], ...] = (EngineUnavailable, ImageMissing, DiskFull, NoRoomForGit, BlobsUnreachable)
+
+# Of an `OSError`: another task may have had them all, as it may have had the memory.
+NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
 # What a failed model call is called on the wire, and what a person can do about it.
 OF_MODELS: Mapping[Failure, tuple[ErrorCode, str]] = {
@@ -72,8 +76,9 @@ def code_of(error: Exception) -> ErrorCode:
 def again(error: Exception, *, retries: int) -> Again | None:
     """Another attempt, for what may have passed by then. None: the error ends the task; the last attempt tells it with
     all that there is of the work."""
-    if isinstance(error, OUTAGES) and retries < MAX_RETRIES:
-        return Again(code_of(error), str(error))
+    lacks = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in NO_DESCRIPTORS)
+    if (lacks or isinstance(error, OUTAGES)) and retries < MAX_RETRIES:
+        return Again(code_of(error), str(error) or "the worker was short of memory")
     return None
 
 
