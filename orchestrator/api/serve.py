@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 
 import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from envelope.errors import MusterError
 from transport.metrics.common import start_process
@@ -15,6 +16,7 @@ from transport.metrics.health import Ready
 from transport.metrics.process import serve_process
 from transport.metrics.pulse import Pulse
 from transport.metrics.shown import Shown
+from transport.watchdog import bound_memory, watch_steps, watched_steps
 
 from ..client import Muster
 from .app import create_app
@@ -28,8 +30,10 @@ async def serve(muster: Muster, listening: socket.socket, shown: Shown, say_wher
 
     `shown` is on a port of its own, which is said as `host:port`.
     """
+    watch_steps()
+    bound_memory()
     config = uvicorn.Config(
-        create_app(muster),
+        _watched(create_app(muster)),
         log_config=None,
         access_log=False,
         server_header=False,
@@ -50,3 +54,16 @@ async def serve(muster: Muster, listening: socket.socket, shown: Shown, say_wher
             await server.serve(sockets=[listening])
     finally:
         beating.cancel()
+
+
+def _watched(app: ASGIApp) -> ASGIApp:
+    """A call whose one step holds up all others fails."""
+
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        with watched_steps():
+            await app(scope, receive, send)
+
+    return call
