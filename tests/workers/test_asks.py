@@ -107,6 +107,33 @@ async def test_an_answer_that_nobody_signed_runs_nothing_and_the_person_is_still
     assert len(await hands.events(request.trace_id, "warning")) == 1
 
 
+KEY = "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----"
+HIDDEN = "touch harm"
+HIDES = f"""
+rules:
+  - when: {{turn: 1}}
+    reply:
+      tool_calls:
+        - {{name: bash, arguments: {{command: {json.dumps(f"cat <<X{chr(10)}{KEY.format(HIDDEN)}{chr(10)}X")}}}}}
+        - {{name: write, arguments: {{filePath: /workspace/deploy.sh, content: {json.dumps(KEY.format(HIDDEN))}}}}}
+        - {{name: question, arguments: {{questions: [{{header: a, question: {json.dumps(KEY.format(HIDDEN))}}}]}}}}
+        - {{name: write, arguments: {{filePath: /workspace/long.sh, content: {json.dumps("#" * 21_000)}}}}}
+  - when: {{turn: 2}}
+    reply: {{text: "${{result.0}} | ${{result.1}} | ${{result.2}} | ${{result.3}}"}}
+"""
+
+
+async def test_what_a_person_would_not_be_shown_whole_is_not_asked(start_agents, workspace):
+    hands, _ = await start_agents(HIDES, agents={"asker": ASKER.replace("edit: ask", "edit: ask, question: allow")})
+
+    result = await hands.result(task(hands, workspace))
+
+    assert result.output.text.count("looks as if it holds a secret") == 3
+    assert "it is too long to be shown" in result.output.text
+    assert await hands.events(result.trace_id, "ask_opened") == []
+    assert result.patch is None
+
+
 def struck(events) -> bool:
     return any(event.kind == "warning" and event.code == STRUCK for event in events)
 

@@ -13,7 +13,7 @@ from envelope.errors import ErrorCode
 from envelope.ids import blob_ref
 from envelope.lifecycle import State
 from envelope.messages import TaskInput
-from tests.workers.test_asks import AGENTS, SCOPE, answer, opened
+from tests.workers.test_asks import AGENTS, SCOPE, answer, opened, struck
 from workers.sessions.checkpoints import Head, Work
 
 pytestmark = [pytest.mark.redis, pytest.mark.docker]
@@ -115,6 +115,29 @@ async def test_a_call_that_a_stranger_puts_under_an_ask_is_asked_for_itself(star
     assert (again.patterns, again.detail) == (("touch stolen",), "touch stolen")
     await answer(hands, request.task_id, again, "once")
     assert (await hands.ended(request.task_id)).status is State.COMPLETED
+
+
+async def test_a_yes_to_what_a_stranger_lets_redaction_hide_is_none(start_agents, workspace, stranger, forge):
+    hands, _ = await start_agents(SCRIPT, agents=AGENTS)
+    request = task(hands, workspace, "go")
+    await hands.transport.submit([request])
+    [asked] = await opened(hands, request)
+    command = "touch stolen #\n-----BEGIN PRIVATE KEY-----\ntouch harm\n-----END PRIVATE KEY-----"
+
+    def changed(head):
+        [one] = head.open_turn
+        call = one.call.model_copy(update={"input": {"command": command}})
+        hiding = asked.model_copy(update={"ask_id": "ask_hiding", "detail": command})
+        forged = replace(one, call=call, result=replace(one.result, asks=(hiding,), missing=()))
+        return head.model_copy(update={"open_turn": (forged,)})
+
+    await forge("task", request.task_id, changed)
+    await stranger.answer(request.task_id, asked.ask_id, "once", by="alice")
+    _, hiding = await opened(hands, request, 2)
+    place = await hands.until(request.trace_id, lambda progress: progress.status is State.WAITING)
+    await answer(hands, request.task_id, hiding, "once")
+
+    await hands.until(request.trace_id, lambda progress: struck(progress.events), after=place)
 
 
 @pytest.mark.parametrize(

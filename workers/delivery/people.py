@@ -12,6 +12,7 @@ from envelope.errors import BadSignature
 from envelope.events import AskOpened, Event, WarningRaised
 from envelope.ids import digest_of
 from envelope.logs import get_logger
+from envelope.redaction import hides_what_counts, texts_of
 from envelope.scope import Grant, split
 from transport.approvals import Answer, Subject
 from transport.audit import TIMEOUT
@@ -21,6 +22,7 @@ from transport.errors import NotFound
 from ..permissions.guard import Allowed, Ask, Denied, Guard
 from ..permissions.rules import Action, Rule
 from ..tools.base import Target
+from ..tools.errors import ToolError
 from ..tools.people import Asked, Said
 from .attempt import Attempt, session_of
 from .reporter import redacted
@@ -29,6 +31,10 @@ from .reporter import redacted
 DEADLINE_SHARE = 0.9
 # A goal's subagents at most; what more of them were allowed is asked again.
 MAX_TASKS = 1000
+NOT_SHOWN = (
+    "people must see all of this to say yes, and a part of it looks as if it holds a secret (a key, a token, a password"
+    " in an address), which nobody is shown; do it without"
+)
 STRUCK = "answer_struck"
 ACTIONS = {Allowed: Action.ALLOW, Ask: Action.ASK, Denied: Action.DENY}
 
@@ -91,6 +97,8 @@ class QueuedPeople:
         self.approved_in = tuple(dict.fromkeys((*self.approved_in, task_id)))
 
     async def asked(self, call_id: str, asks: Sequence[AskOpened], *, title: str) -> Asked:
+        if not all(map(_is_shown_whole, asks)):
+            raise ToolError(NOT_SHOWN)
         now_ms = await self.transport.now_ms()
         left_ms = remaining_ms(self.claim.expires_at_ms, now_ms=now_ms)
         until_ms = now_ms + min(self.timeout_ms, int(left_ms * DEADLINE_SHARE))
@@ -122,10 +130,12 @@ class QueuedPeople:
             return "" if await self.now_ms() >= ask.until_ms else "its time is not over"
         if why := self._fault(self.claim.lease.task_id, ask.ask_id, answer):
             return why
-        is_no = not answer.asked and _said(answer).reply.choice == "reject"
+        is_no = _said(answer).reply.choice == "reject"
         shown = redacted(ask)
         is_this = isinstance(shown, AskOpened) and answer.asked == shown.digest()
-        return "" if is_no or is_this else "whoever gave it was shown another question"
+        if not is_this and not (is_no and not answer.asked):
+            return "whoever gave it was shown another question"
+        return "" if is_no or _is_shown_whole(ask) else "a part of the question was not shown"
 
     def _fault(self, task_id: str, ask_id: str, answer: Answer) -> str:
         subject = Subject(self.transport.fleet, self.claim.lease.trace_id, task_id, ask_id)
@@ -174,6 +184,11 @@ async def people_of(
 
 def rules_of(grants: Iterable[Grant]) -> tuple[Rule, ...]:
     return tuple(Rule(*split(grant), Action.ALLOW) for grant in grants)
+
+
+def _is_shown_whole(ask: AskOpened) -> bool:
+    """All but known secrets and logins of addresses. A yes is to what redaction has blanked out, too."""
+    return not any(map(hides_what_counts, texts_of(ask.model_dump())))
 
 
 def _said(answer: Answer) -> Said:

@@ -16,7 +16,7 @@ from .base import Target, Tool, ToolContext, ToolResult
 from .errors import ToolError
 from .people import Asked, People
 
-# A person reads no more before saying yes; a diff is cut before (see `diff.py`).
+# A person reads no more before saying yes. What is longer is not asked: a yes is to what nobody read, too.
 MAX_DETAIL_CHARS = 20 * 1024
 # What "always" allows is what was touched, or (bash) what begins like it; of everything else all of it.
 ITSELF = frozenset({"external_directory", "skill", "doom_loop"})

@@ -15,9 +15,6 @@ CONTEXT_LINES = 3
 # Finding the smallest difference takes time that grows with the square of the text; beyond this the whole part that
 # differs is shown as one change.
 MAX_MATCHED_LINES = 1000
-# Sixteen questions of this size, escaped as badly as can be, fit into one message.
-MAX_SHOWN_BYTES = 16 * 1024
-
 # What a model is shown of a change that it did not quite ask for: enough to see what went.
 MAX_TOLD_BYTES = 4 * 1024
 
@@ -30,8 +27,8 @@ async def diff_of(changes: Mapping[str, Change]) -> dict[str, Any]:
 
 
 async def shown_diff(changes: Mapping[str, Change]) -> str:
-    """The same diff for a person who must allow it, cut to what a question may show."""
-    return await asyncio.to_thread(_cut_diff, changes, MAX_SHOWN_BYTES)
+    """The same diff for a person who must allow it, whole."""
+    return await asyncio.to_thread(_whole_diff, changes)
 
 
 async def told_diff(changes: Mapping[str, Change]) -> str:
@@ -40,9 +37,13 @@ async def told_diff(changes: Mapping[str, Change]) -> str:
 
 
 def _cut_diff(changes: Mapping[str, Change], max_bytes: int = MAX_BYTES) -> str:
-    whole = "".join(unified_diff(relative(path), *change) for path, change in changes.items())
+    whole = _whole_diff(changes)
     cut = truncate(whole, max_bytes=max_bytes)
     return f"{cut.text}\n(cut: {cut.dropped_lines} more lines)\n" if cut.dropped_lines else whole
+
+
+def _whole_diff(changes: Mapping[str, Change]) -> str:
+    return "".join(unified_diff(relative(path), *change) for path, change in changes.items())
 
 
 def unified_diff(path: str, before: bytes | None, after: bytes | None) -> str:

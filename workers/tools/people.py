@@ -75,7 +75,9 @@ class People(Protocol):
         ...
 
     async def asked(self, call_id: str, asks: Sequence[AskOpened], *, title: str) -> Asked:
-        """The asks with their ids, which are the same for the same ask of the same call, and with their time."""
+        """The asks with their ids, which are the same for the same ask of the same call, and with their time.
+
+        `ToolError` for what cannot be shown whole: a part of it would be blanked out as a secret."""
         ...
 
     async def said(self, asks: Sequence[AskOpened]) -> Mapping[str, Said]:

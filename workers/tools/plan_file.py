@@ -20,13 +20,12 @@ from ..permissions.guard import PLAN_FILE, Guard
 from ..permissions.rules import hidden
 from .asking import Shows
 from .base import CallResult, Target, Tool, ToolContext, ToolResult
-from .diff import MAX_SHOWN_BYTES
 from .errors import ToolError
 from .paths import absolute, relative
 from .planning import Planning
 from .question import PLAN_EXIT
 
-MAX_BYTES = MAX_SHOWN_BYTES  # people read all of it before they say yes
+MAX_BYTES = 16 * 1024  # people read all of it before they say yes
 WRITERS = frozenset({"write", "edit"})
 TOOLS = WRITERS | {"read"}
 OTHER_FOLDER = f"{WORKSPACE}/.opencode/plans"
