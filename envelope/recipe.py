@@ -120,10 +120,12 @@ class CodeDigest(Wire):
 class RecipeStep(Wire):
     """One command that was run. `exit_code` is None when it was killed; `tests` when none could be counted.
 
-    `counted_by` tells where the counts are from: `junit`, or the runner whose summary was understood. `control`: did
-    the platform's own tests fail as they must (empty: nobody looked)? `fooled` are those that did not. `digest`: what
-    the tests and their runner were; None where no process told of it to its end. `clock`: of one that was to be moved,
-    whether it was; where it was not, the command did not run.
+    `counted_by` tells where the counts are from: `junit`, or the runner whose summary was understood. `beside`: what
+    others told, by who did; of the same tests or of more. `unread`: why nothing is known of the tests.
+    `coverage_percent` is the lowest of the totals in `coverage`. `control`: did the platform's own tests fail as they
+    must (empty: nobody looked)? `fooled` are those that did not, `held` in how many sessions of runners they did.
+    `digest`: what the tests and their runner were; None where no process told of it to its end. `clock`: of one that
+    was to be moved, whether it was; where it was not, the command did not run.
     """
 
     command: str
@@ -134,9 +136,13 @@ class RecipeStep(Wire):
     tests: TestCounts | None = None
     counted_by: str = ""
     names: TestNames | None = None
+    beside: Mapping[str, TestCounts] = {}
+    unread: str = ""
     coverage_percent: float | None = None
+    coverage: Mapping[str, float] = {}
     control: ControlState = ""
     fooled: tuple[str, ...] = ()
+    held: int = 0
     digest: CodeDigest | None = None
     clock: Literal["", "moved", "missing"] = ""
 

@@ -17,8 +17,9 @@ from repo.patch import patch_between
 
 from .batch.retries import settled
 from .driver import Driver, Work, completed
+from .gating.run import Phase, Run
 from .gating.trees import Trees
-from .judgement import Phase, Run, broken_base, read_run
+from .judgement import broken_base, read_run
 from .submit import BUILD, RECIPE_SCOPE, VERIFY, keyed, task_request
 
 AGAIN = "again"  # why a run was made that is not the first of its phase

@@ -21,10 +21,11 @@ from .driver import Driver, Work, completed, ended_with
 from .errors import BadInput, TaskFailed
 from .gate import Gate
 from .gating.granted import within_scope
+from .gating.run import Run
 from .goal_session import history_before, proved_already, verified_base
 from .goal_work import agent_work, title_of
 from .hidden import Judged, behind
-from .judgement import Judgement, Run
+from .judgement import Judgement
 from .planner.drive import drive_plan
 from .planner.lead import Lead
 from .planner.modes import PlanMode

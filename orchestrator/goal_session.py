@@ -18,9 +18,10 @@ from transport.errors import NotFound
 
 from .driver import Driver
 from .gate import Gate
+from .gating.run import Run
 from .gating.text import excused_text, told_by_driver
 from .hidden import Judged, behind
-from .judgement import Judgement, Run, read_run
+from .judgement import Judgement, read_run
 from .resume import terms_of
 from .submit import GoalParams, SessionChange, is_goal, params_of
 from .trial import LAST, Proof, VerifiedBase

@@ -6,124 +6,24 @@ tests, and no fewer of them than on the base.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from pydantic import ValidationError
 
 from envelope.errors import ErrorCode
-from envelope.events import GateVerdict
-from envelope.gate import MAX_NAMES, GateObjection, GateRules
+from envelope.gate import GateObjection, GateRules
 from envelope.messages import ErrorInfo, TaskResult
-from envelope.recipe import RecipeOutput, RecipeStep
+from envelope.recipe import RecipeStep, TestCounts
 
 from .errors import TaskFailed
 from .gating.control import fooled_objection
-from .gating.lost_tests import NOTHING_LIFTED, Lifted, LostTests, function_of, grant_hint
+from .gating.lost_tests import NOTHING_LIFTED, Lifted, function_of, grant_hint
 from .gating.obstacle import ALL_THE_SAME, Obstacle, obstacle_in
+from .gating.run import Run, has_passed, lost_tests
 from .gating.text import listed
 
-DETAIL_CHARS = 2_000  # the tail of a failing command: where test runners put their summary
 LOOK_FOR = "look for tests that were removed, renamed or skipped"
-
-Phase = Literal["before", "after"]
-
-
-class Run(RecipeOutput):
-    """The structured output of the `verify` task `task_id`. `tree` is git's id of what was tested."""
-
-    task_id: str = ""
-
-    @property
-    def passed(self) -> bool:
-        return bool(self.steps) and all(map(_passed, self.steps))
-
-    @property
-    def tests(self) -> int | None:
-        """How many tests ran; None when no command's could be counted."""
-        counted = [step.tests.ran for step in self.steps if step.tests is not None]
-        return sum(counted) if counted else None
-
-    @property
-    def failed(self) -> int:
-        return sum(step.tests.failed + step.tests.errors for step in self.steps if step.tests is not None)
-
-    @property
-    def skipped(self) -> int:
-        return sum(step.tests.skipped for step in self.steps if step.tests is not None)
-
-    @property
-    def failing(self) -> frozenset[str] | None:
-        """Names of the tests that failed; None when some are not known, and nobody can say which are new."""
-        counted = [step for step in self.steps if step.tests is not None]
-        if any(step.names is None and step.tests and step.tests.failed + step.tests.errors for step in counted):
-            return None
-        return frozenset(name for step in counted if step.names for name in step.names.failed)
-
-    def obstacle(self, min_tests: int) -> Obstacle | None:
-        """What kept it from running its tests, so that it proves nothing."""
-        return obstacle_in(self.steps, min_tests)
-
-    @property
-    def passed_tests(self) -> int:
-        return sum(step.tests.passed for step in self.steps if step.tests is not None)
-
-    @property
-    def fails_by_tests_alone(self) -> bool:
-        """Is every command that failed one whose tests failed? Then it is known what is wrong."""
-        bad = [step for step in self.steps if not _passed(step)]
-        return bool(bad) and all(
-            step.tests is not None and step.tests.failed + step.tests.errors > 0 and not step.timed_out for step in bad
-        )
-
-    def named(self, *outcomes: Literal["passed", "failed", "skipped"]) -> frozenset[str] | None:
-        """All tests with these outcomes, in every command; None unless all are known."""
-        counted = [step for step in self.steps if step.tests is not None]
-        if not counted or not all(step.names and step.names.complete for step in counted):
-            return None
-        return frozenset(name for step in counted for kind in outcomes for name in getattr(step.names, kind))
-
-    @property
-    def counted_by(self) -> tuple[str, ...]:
-        return tuple(step.counted_by for step in self.steps)
-
-    @property
-    def coverage_percent(self) -> float | None:
-        """The lowest that a command told."""
-        told = [step.coverage_percent for step in self.steps if step.coverage_percent is not None]
-        return min(told, default=None)
-
-    @property
-    def detail(self) -> str:
-        """The first command that failed, with the end of what it said."""
-        step = next((step for step in self.steps if not _passed(step)), None)
-        if step is None:
-            return ""
-        how = "timed out" if step.timed_out else f"exit code {step.exit_code}"
-        return f"`{step.command}`: {how}\n{step.output_tail[-DETAIL_CHARS:]}".rstrip()
-
-    def verdict(self, phase: Phase, about: str = "") -> GateVerdict:
-        """As it travels in events and results; of its steps only how the first that failed ended."""
-        return GateVerdict(
-            phase=phase,
-            passed=self.passed,
-            tests=self.tests,
-            failed=self.failed,
-            skipped=self.skipped,
-            detail=self.detail,
-            about=about,
-            failing=tuple(sorted(self.failing or ())[:MAX_NAMES]),
-            counted_by=", ".join(dict.fromkeys(filter(None, self.counted_by))),
-            coverage_percent=self.coverage_percent,
-            task_id=self.task_id,
-        )
-
-
-def _passed(step: RecipeStep) -> bool:
-    """A runner whose failure is hidden (`pytest || true`) has failed all the same."""
-    return step.exit_code == 0 and not step.timed_out and not (step.tests and step.tests.failed + step.tests.errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +80,10 @@ def objections(
     found = [
         _too_few(before, after, min_tests, lifted),
         _counted_otherwise(before, after) or fooled_objection(before.steps, after.steps, touched),
+        _failed_beside(before, after),
         _removed(before, after, lifted),
         _skips(before, after, lifted),
+        _by_numbers(before, after, lifted),
         _coverage(before, after, rules),
     ]
     return [objection for objection in found if objection is not None]
@@ -209,7 +111,7 @@ def with_old_tests(
         message = f"the gate tested the tree {old_tests.tree[:12] or 'none'}, not {tree[:12]}"
         return [GateObjection.of("wrong_tree", message)]
     if not is_acceptable(after, old_tests, rules):
-        failing = sorted((old_tests.failing or frozenset()) - (after.failing or frozenset()))
+        failing = sorted(new_failures(after, old_tests) or ())
         message = f"the change edits {listed(edited)}, and fails with the tests as they were{_such_as(failing)}"
         hint = grant_hint(edited, rules)
         return [GateObjection.of("tests_edited", message, hint, failing)]
@@ -217,6 +119,11 @@ def with_old_tests(
         _too_few(before, old_tests, 0, lifted),
         _counted_otherwise(before, old_tests)
         or fooled_objection(before.steps, old_tests.steps, set(touched) - set(edited)),
+        # a test of the base that does not run any more is not satisfied
+        _failed_beside(before, old_tests),
+        _removed(before, old_tests, lifted),
+        _skips(before, old_tests, lifted),
+        _by_numbers(before, old_tests, lifted),
     )
     return [objection for objection in found if objection is not None]
 
@@ -244,14 +151,17 @@ def is_acceptable(before: Run, after: Run, rules: GateRules) -> bool:
 
 def _ends_as_before(old: RecipeStep, new: RecipeStep) -> bool:
     """mocha ends with the number of tests that failed."""
-    return _passed(new) or old.exit_code == new.exit_code or (old.counted_by == new.counted_by == "mocha")
+    return has_passed(new) or old.exit_code == new.exit_code or (old.counted_by == new.counted_by == "mocha")
 
 
 def new_failures(before: Run, after: Run) -> frozenset[str] | None:
-    """None where names are missing. Of two runs that failed at all; a run that passed has no failures."""
-    if before.failing is None or after.failing is None:
+    """None where names are missing. Of two runs that failed at all; a run that passed has no failures.
+
+    A failure is known in its own command, and as often as it was there: another test may bear the name.
+    """
+    if before.failures is None or after.failures is None:
         return None
-    return after.failing - before.failing
+    return frozenset(one.name for one in after.failures - before.failures)
 
 
 def _too_few(before: Run, after: Run, min_tests: int, lifted: Lifted = NOTHING_LIFTED) -> GateObjection | None:
@@ -274,11 +184,38 @@ def _counted_otherwise(before: Run, after: Run) -> GateObjection | None:
     pairs = zip(before.steps, after.steps, strict=False)
     for old, new in pairs:
         if old.tests is not None and old.counted_by != new.counted_by:
-            now = f"by {new.counted_by}" if new.counted_by else "not at all"
+            now = f"by {new.counted_by}" if new.counted_by else new.unread or "not at all"
             message = f"the tests of `{new.command}` were counted by {old.counted_by} before, and now {now}"
             hint = "look for what ends the runner early, or prints a summary in its place"
             return GateObjection.of("counted_otherwise", message, hint)
     return None
+
+
+def _by_numbers(before: Run, after: Run, lifted: Lifted) -> GateObjection | None:
+    """Several sessions of runners in a command, or several commands: none makes up for another."""
+    lost = next(iter(lost_tests(before, after).numbers), None)
+    if lost is None or lifted.any_number:
+        return None
+    hint = lifted.hint or LOOK_FOR
+    if lost.fewer:
+        return GateObjection.of("fewer_tests", f"{lost.said} ran {lost.ran} tests, {lost.ran_before} before", hint)
+    return GateObjection.of("new_skips", f"{lost.said} skipped {lost.more_skipped} tests more than before", hint)
+
+
+def _failed_beside(before: Run, after: Run) -> GateObjection | None:
+    """A session of a runner's whose failures are not among those that are counted."""
+    for old, new in zip(before.steps, after.steps, strict=False):
+        counted = _failures(new.tests) - _failures(old.tests)
+        for teller, told in new.beside.items():
+            more = _failures(told) - _failures(old.beside.get(teller))
+            if more > max(0, counted):
+                message = f"the gate fails: in `{new.command}` {more} tests more failed than before, as {teller} counts"
+                return GateObjection.of("failed", message, f"see the gate's output: muster task logs {after.task_id}")
+    return None
+
+
+def _failures(counts: TestCounts | None) -> int:
+    return counts.failed + counts.errors if counts else 0
 
 
 def _removed(before: Run, after: Run, lifted: Lifted) -> GateObjection | None:
@@ -295,40 +232,14 @@ def _removed(before: Run, after: Run, lifted: Lifted) -> GateObjection | None:
 def _skips(before: Run, after: Run, lifted: Lifted) -> GateObjection | None:
     lost = lost_tests(before, after)
     new = [name for name in lost.skipped if function_of(name) not in lifted.names]
-    count = len(new) if lost.is_named else lost.more_skipped
-    if count <= 0 or (lifted.any_number and not lost.is_named):
+    count = len(new)
+    if not lost.is_named and not lifted.any_number:
+        count = max(count, lost.more_skipped - (len(lost.skipped) - count))
+    if count <= 0:
         return None
     message = f"{count} test{'s' if count > 1 else ''} {'are' if count > 1 else 'is'} newly skipped{_such_as(new)}"
     hint = lifted.hint or "a test that is skipped, or expected to fail, proves nothing"
     return GateObjection.of("new_skips", message, hint, new)
-
-
-def lost_tests(before: Run, after: Run) -> LostTests:
-    """The tests of the base that do not run any more, or are skipped, as far as names are known."""
-    passed, ran, known = before.named("passed"), before.named("passed", "failed"), before.named("skipped")
-    now, skipped, still = (
-        after.named("passed", "failed"),
-        after.named("skipped"),
-        after.named("passed", "failed", "skipped"),
-    )
-    fewer = (before.tests or 0) - (after.tests or 0)
-    more_skipped = after.skipped - before.skipped if before.passed else 0
-    if passed is None or ran is None or known is None or now is None or skipped is None or still is None:
-        return LostTests(fewer=fewer, more_skipped=more_skipped)
-    gone = set(map(function_of, passed)) - set(map(function_of, still))
-    counts, counts_now = Counter(map(function_of, ran)), Counter(map(function_of, now))
-    # Who gives its cases other names has skipped a test where none of them runs any more.
-    is_new_skip = skipped & ran | {
-        name for name in skipped - known - ran if function_of(name) in counts and not counts_now[function_of(name)]
-    }
-    return LostTests(
-        gone=tuple(sorted(gone)),
-        cases={name: count - counts_now[name] for name, count in counts.items() if count > counts_now[name]},
-        skipped=tuple(sorted(is_new_skip)),
-        fewer=fewer,
-        more_skipped=more_skipped,
-        is_named=True,
-    )
 
 
 def _coverage(before: Run, after: Run, rules: GateRules) -> GateObjection | None:
@@ -339,9 +250,23 @@ def _coverage(before: Run, after: Run, rules: GateRules) -> GateObjection | None
         hint = "have a command print it: pytest --cov, coverage report, go test -cover, jest --coverage"
         return GateObjection.of("coverage", "no command of the gate told the coverage", hint)
     if after.coverage_percent >= wanted:
-        return None
+        return _less_covered(before, after) if rules.min_coverage == "base" else None
     message = f"the tests cover {after.coverage_percent:g} %, and {wanted:g} % are needed"
     return GateObjection.of("coverage", message, "test what was added, or look for tests that were cut")
+
+
+def _less_covered(before: Run, after: Run) -> GateObjection | None:
+    """One total must not hide that another fell. A package may go; a total without a name is of nobody knows what."""
+    for old, new in zip(before.steps, after.steps, strict=False):
+        for name, wanted in old.coverage.items():
+            percent = new.coverage.get(name)
+            if percent is None and not name.startswith("total "):
+                continue
+            if percent is None or percent < wanted:
+                now = "is not told" if percent is None else f"is {percent:g} %"
+                message = f"of `{new.command}` the coverage of {name} {now}, and was {wanted:g} %"
+                return GateObjection.of("coverage", message, "test what was added, or look for tests that were cut")
+    return None
 
 
 def _failed(before: Run, after: Run, rules: GateRules) -> GateObjection:

@@ -24,16 +24,14 @@ from .gating.control import BaseRun, control_notes
 from .gating.diff import without
 from .gating.lost_tests import NOTHING_LIFTED, Lifted, lifted_by
 from .gating.obsolete_tests import NONE_OBSOLETE, ObsoleteTests, obsolete_tests
+from .gating.run import Phase, Run, lost_tests
 from .gating.text import excused_text, listed
 from .gating.trees import Trees
 from .judgement import (
     Judgement,
-    Phase,
-    Run,
     broken_base,
     does_not_fit,
     is_acceptable,
-    lost_tests,
     new_failures,
     objections,
     with_old_tests,
@@ -292,11 +290,12 @@ class Trial:
     async def _look_at_base_again(self) -> None:
         """The change fails where the base did. If that was bad luck there, it excuses nothing here."""
         again = await self._run("before", self.gate.before_again(), AGAIN)
-        if again.failing is None or self.before.failing is None:
+        mended, worse = new_failures(again, self.before), new_failures(self.before, again)
+        if mended is None or worse is None:
             return
-        if unsteady := sorted(again.failing ^ self.before.failing):
+        if unsteady := sorted(mended | worse):
             self.notes.append(f"flaky on the base: {listed(unsteady)}")
-        if self.before.failing - again.failing:
+        if mended:
             self.before = again
 
     async def _judge_with_old_tests(self, diff: bytes, trees: Trees, after: Run) -> None:

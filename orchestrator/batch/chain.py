@@ -18,7 +18,8 @@ from ..driver import Driver, Ended, Work, completed
 from ..errors import TaskFailed
 from ..gate import Gate
 from ..gating.diff import parts_of
-from ..judgement import Run, judge, read_run
+from ..gating.run import Run
+from ..judgement import judge, read_run
 from ..repositories import reference
 from ..submit import RECIPE, VERIFY, RepositoryInput
 from ..trial import Proof, accepts, refused

@@ -15,7 +15,8 @@ from transport.blobs.base import Blobs
 
 from ..errors import TaskFailed
 from ..gate import Gate
-from ..judgement import Judgement, Run
+from ..gating.run import Run
+from ..judgement import Judgement
 from ..repositories import reference
 from ..trial import Proof, prove
 from .merge import Blame

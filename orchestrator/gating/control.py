@@ -53,8 +53,9 @@ def control_objection(before: Sequence[RecipeStep], after: Sequence[RecipeStep])
             if old.control == "fooled":
                 message += " (as on the base)"
             return _fooled(message, new.fooled)
-        if old.control == "held" and new.control == "none":
-            message = f"the tests that must fail are not told of by `{new.command}`; on the base they were"
+        if old.control == "held" and (new.control == "none" or new.held < old.held):
+            sessions = f", in {new.held} of {old.held} sessions" if new.held else ""
+            message = f"the tests that must fail are not told of by `{new.command}`{sessions}; on the base they were"
             return _fooled(message)
     return None
 

@@ -29,9 +29,24 @@ STANDS_STILL = "their files are as they were: look for what keeps the tests from
 
 
 @dataclass(frozen=True, slots=True)
+class NumbersLost:
+    """In one command, by the word of one runner (`said`: both, for a sentence): more than all numbers together tell."""
+
+    said: str
+    ran: int
+    ran_before: int
+    more_skipped: int
+
+    @property
+    def fewer(self) -> int:
+        return max(0, self.ran_before - self.ran)
+
+
+@dataclass(frozen=True, slots=True)
 class LostTests:
     """`gone`: functions of which no case is left. `cases`: how many fewer run of each function, those among them.
-    `skipped`: cases. Where names are not known, there are numbers alone."""
+    `skipped`: cases. Commands whose tests have no names have numbers alone; unless all have names, `is_named` is False.
+    `numbers`: those that another account, or another command, must not make up for."""
 
     gone: tuple[str, ...] = ()
     cases: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -39,6 +54,7 @@ class LostTests:
     fewer: int = 0
     more_skipped: int = 0
     is_named: bool = False
+    numbers: tuple[NumbersLost, ...] = ()
 
     @property
     def functions(self) -> list[str]:
@@ -56,8 +72,8 @@ class Lifted:
 
     def count_of(self, lost: LostTests) -> int:
         """How many fewer tests than before may run."""
-        if not lost.is_named:
-            return max(0, lost.fewer) if self.any_number else 0
+        if not lost.is_named and self.any_number:
+            return max(0, lost.fewer)
         return sum(count for name, count in lost.cases.items() if name in self.names)
 
 
@@ -104,29 +120,29 @@ async def lifted_by(grants: Grants, lost: LostTests, trees: Trees, *, subpath: s
     A test that has a file is let go with that file's grant: what follows from the file is the person's decision. It is
     not where that file is as it was and still has the test: then something else keeps it from being run.
     """
-    if not (lost.gone or lost.cases or lost.skipped or lost.fewer > 0 or lost.more_skipped > 0):
+    fewer = max(0 if lost.is_named else lost.fewer, *(one.fewer for one in lost.numbers), 0)
+    more_skipped = max(0 if lost.is_named else lost.more_skipped, *(one.more_skipped for one in lost.numbers), 0)
+    if not (lost.functions or fewer or more_skipped):
         return NOTHING_LIFTED
     paths = {*await trees.paths(), *grants.changed}
     suite = [path for path in paths if is_test_file(path, rules.tests) and not _is_plumbing(path)]
     has_all = bool(grants.granted) and grants.cover(*suite)
-    if not lost.is_named:
+    names, wanting, notes, is_free = set[str](), grants.wanting, list[str](), False
+    if fewer or more_skipped:
         tests, marks = (_lines_more(grants, pattern) for pattern in (_DEFINES, _SETS_ASIDE))
         accounted = max(0, -tests) + max(0, marks)
-        is_free = bool(grants.granted) and (has_all or max(lost.fewer, lost.more_skipped) <= accounted)
-        is_free = is_free and (lost.more_skipped <= 0 or marks > 0)  # code under test can skip as well
-        wanting = grants.wanting or {path for path in suite if not grants.cover(path)}
-        notes = _notes_of_numbers(lost) if is_free else ()
-        return Lifted(any_number=is_free, hint=grant_hint(wanting, rules) if wanting else "", notes=notes)
+        is_free = bool(grants.granted) and (has_all or max(fewer, more_skipped) <= accounted)
+        is_free = is_free and (more_skipped <= 0 or marks > 0)  # code under test can skip as well
+        wanting = wanting or {path for path in suite if not grants.cover(path)}
+        notes += _notes_of_numbers(fewer, more_skipped) if is_free else ()
     files, going = Files(paths, subpath), _Going(grants, lost, trees, has_all=has_all)
-    names: set[str] = set()
-    wanting = grants.wanting
     for function in lost.functions:
         owners = files.of(function)
         wanting |= {path for path in owners if not grants.cover(path)}
         if await going.may_go(function, owners):
             names.add(function)
-    hint = grant_hint(wanting, rules) if wanting else STANDS_STILL
-    return Lifted(frozenset(names), hint=hint, notes=tuple(_notes_of(lost, names)))
+    hint = grant_hint(wanting, rules) if wanting else STANDS_STILL if lost.is_named else ""
+    return Lifted(frozenset(names), any_number=is_free, hint=hint, notes=(*notes, *_notes_of(lost, names)))
 
 
 @dataclass(slots=True)
@@ -196,8 +212,8 @@ def _notes_of(lost: LostTests, names: Collection[str]) -> Iterator[str]:
             yield f"tests of the base {what}, which a grant allows: {listed(among, MAX_NOTED)}"
 
 
-def _notes_of_numbers(lost: LostTests) -> tuple[str, ...]:
-    kinds = (("fewer tests run", lost.fewer), ("more tests are skipped", lost.more_skipped))
+def _notes_of_numbers(fewer: int, more_skipped: int) -> tuple[str, ...]:
+    kinds = (("fewer tests run", fewer), ("more tests are skipped", more_skipped))
     told = [f"{count} {what} than on the base" for what, count in kinds if count > 0]
     return (f"{' and '.join(told)}, which a grant allows; the runner tells no names",)
 

@@ -68,6 +68,8 @@ def _how(step: RecipeStep) -> str:
     code = step.exit_code
     if step.timed_out:
         return "timed out"
+    if step.unread:
+        return f"its tests cannot be counted, {step.unread}"
     if code is None:
         return "was killed"
     if code >= NO_ORDINARY_CODE:

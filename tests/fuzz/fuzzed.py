@@ -72,7 +72,7 @@ from workers.permissions.rules import DEFAULTS
 from workers.permissions.shell import Unparsable, commands, read
 from workers.project.skills import BadSkill, parse_skill
 from workers.recipes.counting import seen_in, with_unbuilt
-from workers.recipes.coverage import coverage_percent
+from workers.recipes.coverage import coverage_totals
 from workers.recipes.digest import digest_in
 from workers.recipes.js_hooks import Source
 from workers.recipes.junit import cases_of
@@ -145,7 +145,7 @@ def _counted(data: bytes) -> None:
     text = _text(data)
     if seen := seen_in(text):
         with_unbuilt(seen.counts, text)
-    coverage_percent(text)
+    coverage_totals(text)
 
 
 def _parts(data: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from envelope.recipe import TestCounts
 from workers.recipes.counting import MAX_REPORT_BYTES, junit, seen_in, summary, with_unbuilt
-from workers.recipes.coverage import coverage_percent
+from workers.recipes.coverage import coverage_totals
+from workers.recipes.js_hooks import FAILURES
 from workers.recipes.junit import cases_of
 
 REPORT = b"""<?xml version="1.0" encoding="utf-8"?><testsuites><testsuite tests="99">
@@ -51,7 +53,7 @@ def test_a_report_that_is_broken_hostile_or_huge_counts_nothing(report: bytes):
         ("1 failed, 20 passed, 2 skipped, 1 xfailed, 3 warnings, 1 error in 61.20s (0:01:01)", counts(20, 1, 1, 3, 25)),
         ("\x1b[32m\x1b[1m2 passed\x1b[0m\x1b[32m in 0.01s\x1b[0m", counts(2, 0, 0, 0, 2)),
         ("no tests ran in 0.01s", counts(0, 0, 0, 0, 0)),
-        ("5 passed in 1.0s\n...\n7 passed in 2.0s", counts(7, 0, 0, 0, 7)),
+        ("5 passed in 1.0s\n...\n7 passed, 1 failed in 2.0s", counts(12, 1, 0, 0, 13)),
         ("Ran 12 tests in 0.003s\n\nOK", counts(12, 0, 0, 0, 12)),
         ("Ran 12 tests in 0.003s\n\nFAILED (failures=1, errors=2, skipped=3)", counts(6, 1, 2, 3, 12)),
         ("Ran 1 test in 0.003s\n\nOK (expected failures=1)", counts(0, 0, 0, 1, 1)),
@@ -126,6 +128,112 @@ def test_tests_that_failed_are_named(output: str, failed: tuple[str, ...]):
     assert seen.names.failed == failed
 
 
+CARGO = """     Running unittests src/lib.rs (target/debug/deps/a-3110576fc3c3c96d)
+     Running tests/it.rs (target/debug/deps/it-e9084a9c25208d2e)
+
+running 1 test
+test tests::adds ... ok
+
+test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.18s
+
+
+running 1 test
+test it_works ... FAILED
+
+test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+
+     Running unittests src/main.rs (target/debug/deps/b_c-d297d743c1d6421f)
+
+running 0 tests
+
+test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.17s
+
+     Running unittests src/bin/z.rs (target/debug/deps/z-0297d743c1d6421f)
+
+running 0 tests
+
+test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.17s
+
+     Running tests/it.rs (target/debug/deps/it-e78ea17bd32e905b)
+
+running 1 test
+test it_works ... ok
+
+test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+
+   Doc-tests a
+
+running 1 test
+test a/src/lib.rs - add (line 1) ... ok
+
+test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.17s
+"""
+GO = """--- FAIL: TestIt (0.00s)
+FAIL
+FAIL\texample.com/m/a\t0.002s
+--- PASS: TestIt (0.00s)
+PASS
+ok  \texample.com/m/b\t0.002s
+"""
+
+
+def test_tests_of_one_name_are_told_apart_by_their_package():
+    cargo, go = seen_in(CARGO), seen_in(GO)
+
+    assert cargo is not None and cargo.names is not None and go is not None and go.names is not None
+    assert cargo.names.failed == ("a:tests/it.rs::it_works",)  # though what cargo says came before what the tests say
+    assert cargo.names.passed == (
+        "a (documents)::a/src/lib.rs - add", "a:src/lib.rs::tests::adds", "b_c:tests/it.rs::it_works",
+    )  # fmt: skip
+    assert (go.names.failed, go.names.passed) == (("example.com/m/a::TestIt",), ("example.com/m/b::TestIt",))
+
+
+CTEST = """Test project /tmp/ct
+      Start  1: fast
+ 1/11 Test  #1: fast .............................***Skipped   0.01 sec
+ 2/11 Test  #3: ok ...............................   Passed    0.00 sec
+ 3/11 Test  #4: bad ..............................***Failed    0.00 sec
+ 4/11 Test  #5: dis ..............................***Not Run (Disabled)   0.00 sec
+ 5/11 Test  #6: segv .............................***Exception: SegFault  0.00 sec
+ 6/11 Test  #8: no file ..........................***Not Run   0.00 sec
+ 7/11 Test  #9: a name with blanks ...............   Passed    0.01 sec
+
+    Start 4: bad
+    Test #4: bad ..............................***Failed    0.01 sec
+
+50% tests passed, 3 tests failed out of 6
+
+Total Test time (real) =   1.04 sec
+
+The following tests did not run:
+\t  1 - fast (Skipped)
+\t  5 - dis (Disabled)
+
+The following tests FAILED:
+\t  4 - bad (Failed)
+\t  6 - segv (SEGFAULT)
+\t  8 - no file (Not Run)
+"""
+
+
+def test_what_ctest_left_out_did_not_pass():
+    seen, quiet = seen_in(CTEST), seen_in(CTEST.partition("50% ")[1] + CTEST.partition("50% ")[2])
+
+    assert seen is not None and seen.names is not None and quiet is not None and quiet.names is not None
+    assert seen.counts == quiet.counts == counts(2, 1, 2, 2, 7)
+    assert (seen.names.passed, seen.names.skipped) == (("a name with blanks", "ok"), ("dis", "fast"))
+    assert seen.names.failed == quiet.names.failed == ("bad", "no file", "segv")
+
+
+def test_a_name_counts_as_often_as_it_stands_there_and_a_long_one_is_no_other():
+    case = '<testcase classname="t" name="{}"/>'.format
+    read = cases_of([f"<testsuite>{case('a')}{case('a')}{case('x' * 301)}{case('x' * 302)}</testsuite>".encode()])
+
+    assert read is not None and read.names is not None
+    first, second, *others = read.names.passed
+    assert (first, second, len(set(others)), {len(name) for name in others}) == ("t::a", "t::a", 2, {300})
+
+
 def test_names_that_do_not_add_up_are_none():
     seen = seen_in("FAILED a - once\n2 failed in 0.1s")
     assert seen is not None and seen.names is None
@@ -168,7 +276,13 @@ def test_of_several_reports_all_must_be_readable():
     ],
 )
 def test_coverage_is_read_where_a_tool_prints_its_total(output: str, percent: float | None):
-    assert coverage_percent(output) == percent
+    assert min(coverage_totals(output).values(), default=None) == percent
+
+
+def test_each_total_of_coverage_is_kept_by_its_package():
+    told = "ok  \tx/y\t0.01s\tcoverage: 81.2% of statements\nTOTAL 75%\ncoverage: 60.0% of statements\nTOTAL 70%\n"
+
+    assert coverage_totals(told) == {"total 1": 75.0, "total 2": 70.0, "x/y": 81.2, "total 3": 60.0}
 
 
 UNITTEST = """
@@ -283,10 +397,24 @@ def test_what_could_not_be_built_loaded_or_prepared_is_an_error_and_no_failure_o
         "test result: ok. 1 passed; " * 20_000,
         "ERROR: a (b)\n" * 40_000,
         "\x1b[" * 250_000,
+        "Tests:" + " " * 500_000,
+        "Tests: " + "1 a, " * 100_000,
+        " " * 500_000 + "Tests  x",
+        "Tests  " + "1 failed | " * 50_000,
+        "ERROR: test_a (t.T)\n" + "\n" * 500_000 + "Ran 1 test in 0.1s\n\nFAILED (errors=1)",
+        "Tests  1 passed (1)\n FAIL  " + " > " * 150_000,
+        "100% tests passed, 0 tests failed out of 1\n 1/1 Test #1: " + " ..a" * 120_000,
+        "100% tests passed, 0 tests failed out of 1\n\t 1 - " + " (" * 250_000,
+        "test result: ok. 1 passed; 0 failed; 0 ignored\n   Doc-tests " + "a" * 500_000,
+        "test result: ok. 1 passed; 0 failed; 0 ignored\n   Running a (" + "a-" * 250_000,
+        "== FAILURES ==\n" * 40_000,
     ],
 )
 def test_hostile_output_is_counted_at_once(output: str):
     began_s = time.process_time()
     if seen := seen_in(output):
         with_unbuilt(seen.counts, output)
+    coverage_totals(output)
+    for pattern in FAILURES.values():
+        list(re.finditer(pattern, output, re.MULTILINE))
     assert time.process_time() - began_s < 3

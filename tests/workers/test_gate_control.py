@@ -74,14 +74,14 @@ TAMPERING = {
     ),
     "the report itself, at the end": (
         "import atexit, os, re, gc\n"
-        "def end():\n    path = re.search('--junitxml=(\\\\S+)', os.environ['PYTEST_ADDOPTS'])[1]\n"
+        "path = re.search('--junitxml=(\\\\S+)', os.environ['PYTEST_ADDOPTS'])[1]\ndef end():\n"
         "    text = open(path).read()\n"
         "    open(path, 'w').write(re.sub('<failure.*?</failure>', '', text, flags=re.S))\n    os._exit(0)\n"
         "atexit.register(end)\n"
     ),
     "a report of its own": (
         "import atexit, os, re\n"
-        "def end():\n    path = re.search('--junitxml=(\\\\S+)', os.environ['PYTEST_ADDOPTS'])[1]\n"
+        "path = re.search('--junitxml=(\\\\S+)', os.environ['PYTEST_ADDOPTS'])[1]\ndef end():\n"
         '    case = \'<testcase classname="test_calc" name="test_add"/>\'\n'
         '    more = \'<testcase classname="test_calc.TestAdd" name="test_it"/>\'\n'
         "    open(path, 'w').write(f'<testsuites><testsuite>{case}{more}</testsuite></testsuites>')\n    os._exit(0)\n"
@@ -184,6 +184,53 @@ async def test_a_value_is_looked_at_before_each_test(runner: str, python: Path, 
 
     assert step.exit_code == 0 and step.digest is not None
     assert "test_calc.py: EXPECTED" in step.digest.changed
+
+
+# Two sessions, of which the first runs one of its own: in another process, and in its own one.
+NESTED = """import subprocess, sys, pytest
+def test_process(tmp_path):
+    (tmp_path / "test_inner.py").write_text("def test_inner(): assert 0")
+    assert subprocess.run([sys.executable, "-m", "pytest", str(tmp_path)], stdout=subprocess.DEVNULL).returncode == 1
+def test_own(tmp_path):
+    (tmp_path / "test_deeper.py").write_text("def test_deeper(): assert 0")
+    assert pytest.main([str(tmp_path), "-p", "no:terminal"]) == 1
+"""
+SESSIONS = {
+    "one/test_one.py": NESTED,
+    "two/test_two.py": "import pytest\ndef test_two(): pass\n@pytest.mark.skip\ndef test_skipped(): pass\n",
+    "three/test_three.py": "import unittest\nclass T(unittest.TestCase):\n    def test_three(self): pass\n",
+    "both.py": "import sys, pytest\nsys.exit(max([pytest.main(['-q', one]) for one in ('one', 'two')]))\n",
+}
+UNDER = "python -m unittest discover -s three"
+
+
+@pytest.mark.parametrize(
+    ("command", "held", "control", "counted", "beside"),
+    [
+        (f"{PYTEST} one; {PYTEST} two", 2, True, ("junit", 3, 1), {"pytest": 3}),
+        ("python both.py", 2, True, ("junit", 3, 1), {"pytest": 3}),
+        # nobody gives each session a report of its own, but what they print tells of all
+        (f"{PYTEST} one; {PYTEST} two", 0, False, ("junit", 1, 1), {"pytest": 3}),
+        (f"{UNDER}; {PYTEST} two; {UNDER}", 3, True, ("junit", 1, 1), {"pytest": 1, "unittest": 2}),
+    ],
+)
+async def test_each_session_of_a_command_counts(command, held, control, counted, beside, python: Path, tmp_path: Path):
+    for name, text in SESSIONS.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    sandbox = BareSandbox(tmp_path, python)
+    recipe = RecipeParams(commands=(command,), control=control)
+    try:
+        [step] = await run_recipe(sandbox, recipe, lambda _: None, counts_tests=True)  # pyright: ignore[reportArgumentType]
+    finally:
+        sandbox.close()
+
+    assert step.tests is not None and step.names is not None
+    assert (step.counted_by, step.tests.passed, step.tests.skipped) == counted
+    assert {teller: told.passed for teller, told in step.beside.items()} == beside
+    assert (step.held, step.exit_code, step.fooled) == (held, 0, ())
+    if control and counted[1] == 3:
+        assert step.names.passed == ("one.test_one::test_own", "one.test_one::test_process", "two.test_two::test_two")
 
 
 @pytest.mark.redis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -24,12 +25,12 @@ from ..permissions.guard import Guard
 from ..tools.bash import TITLE_CHARS, Bash
 from ..tools.dispatch import SHOWN_CHARS
 from .control import lay_control, outcome
-from .counting import Seen, seen_in, with_unbuilt, with_unprepared, without_colours
-from .coverage import coverage_percent
+from .counting import Seen, all_seen_in, with_unbuilt, with_unprepared, without_colours
+from .coverage import coverage_totals
 from .digest import digest_in
 from .js_hooks import failed_in_hooks
 from .junit import Report
-from .reports import own_report, place_of, read_reports, remove_reports
+from .reports import TooManyReports, own_reports, place_of, read_reports, remove_reports
 
 # Of each command's output, in the result: about a hundred lines hold a test runner's summary and its last traceback.
 OUTPUT_TAIL_CHARS = 8000
@@ -128,14 +129,15 @@ async def _run(
 
 async def _counted(sandbox: Sandbox, command: Command, text: str, recipe: RecipeParams) -> RecipeStep:
     """A gate's: what its runner tells of its tests, and what the platform sees of the runner."""
-    own = own_report()
+    own = own_reports()
+    asked = f"{own}/report.xml"
     # what pytest writes where nobody could know counts more than what lies where everybody knows
-    places = {PYTESTS_OWN: own}
+    places = {PYTESTS_OWN: f"{own}/*.xml"}
     if recipe.junit:
         places[f"junit at {recipe.junit}"] = place_of(recipe.junit, command.cwd)
     await remove_reports(sandbox, places.values())
     # Only pytest reads the one. And compiled code that a change brings along is not run in its source's place.
-    env = {**command.env, "PYTEST_ADDOPTS": f"--junitxml={own}", "PYTHONPYCACHEPREFIX": f"{own}.cache"}
+    env = {**command.env, "PYTEST_ADDOPTS": f"--junitxml={asked}", "PYTHONPYCACHEPREFIX": f"{own}.cache"}
     if recipe.clock:
         library = (await sandbox.exec(Command(FIND_CLOCK))).output.decode().strip()
         if not library:
@@ -144,7 +146,7 @@ async def _counted(sandbox: Sandbox, command: Command, text: str, recipe: Recipe
         env |= {"LD_PRELOAD": library, "FAKETIME": recipe.clock, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
     if recipe.control:
         await sandbox.kill_all()  # else it could stop the reader of the account, and tell one of its own
-    control = await lay_control(sandbox) if recipe.control else None
+    control = await lay_control(sandbox, asked) if recipe.control else None
     given = control.around(text) if control else text
     listener = control.listener if control else None
     try:
@@ -154,32 +156,49 @@ async def _counted(sandbox: Sandbox, command: Command, text: str, recipe: Recipe
         if listener:
             await listener.stop()
     output = ended.output.decode("utf-8", "replace")
-    found = await read_reports(sandbox, places, control.token if control else "")
-    told: dict[str, Any] = _told(await _seen(sandbox, command.cwd, found, output)) | {
+    token, reports, unread = control.token if control else "", dict[str, Report](), ""
+    try:
+        reports = await read_reports(sandbox, places, token)
+    except TooManyReports as too_many:
+        unread = str(too_many)
+    totals = coverage_totals(output)
+    counted = {} if unread else _told(await _seen(sandbox, command.cwd, reports, output))
+    told: dict[str, Any] = counted | {
+        "unread": unread,
         "clock": "moved" if recipe.clock else "",
-        "coverage_percent": coverage_percent(output),
+        "coverage_percent": min(totals.values(), default=None),
+        "coverage": totals,
     }
     if control:
-        told["control"], told["fooled"] = await outcome(sandbox, control, found[1].controls if found else ())
+        own_cases = reports[PYTESTS_OWN].controls if PYTESTS_OWN in reports else ()
+        ended_so = await outcome(sandbox, control, own_cases)
+        told |= {"control": ended_so.state, "fooled": ended_so.fooled, "held": ended_so.held}
         told["digest"] = digest_in(said)
     return _step(text, ended).model_copy(update=told)
 
 
-async def _seen(sandbox: Sandbox, cwd: str, found: tuple[str, Report] | None, output: str) -> Seen | None:
-    printed = seen = seen_in(output)
-    if found is not None:
-        name, report = found
+async def _seen(sandbox: Sandbox, cwd: str, reports: Mapping[str, Report], output: str) -> list[Seen]:
+    """All accounts of the command's tests. The first is the one that counts; the others may tell of other tests."""
+    printed = await asyncio.to_thread(all_seen_in, output)
+    seen: list[Seen] = []
+    for name, report in reports.items():
         # a report that another runner than pytest writes does not tell of what was not built
         counts = report.counts if name == PYTESTS_OWN else with_unbuilt(report.counts, output)
-        seen = Seen(name, counts, report.names)
-    if seen is None or printed is None:
-        return seen
-    in_hooks = await failed_in_hooks(sandbox, cwd, printed.counted_by, without_colours(output))
-    return replace(seen, counts=with_unprepared(seen.counts, in_hooks))
+        seen.append(Seen(name, counts, report.names))
+    if printed:
+        in_hooks = await failed_in_hooks(sandbox, cwd, printed[0].counted_by, without_colours(output))
+        first = seen[0] if seen else printed[0]
+        first = replace(first, counts=with_unprepared(first.counts, in_hooks))
+        return [first, *seen[1:], *(printed if seen else printed[1:])]
+    return seen
 
 
-def _told(seen: Seen | None) -> dict[str, Any]:
-    return {"tests": seen.counts, "counted_by": seen.counted_by, "names": seen.names} if seen else {}
+def _told(seen: Sequence[Seen]) -> dict[str, Any]:
+    if not seen:
+        return {}
+    first, *others = seen
+    beside = {one.counted_by: one.counts for one in others}
+    return {"tests": first.counts, "counted_by": first.counted_by, "names": first.names, "beside": beside}
 
 
 def _step(command: str, ended: ExecResult) -> RecipeStep:

@@ -15,7 +15,7 @@ from envelope.recipe import ControlState
 from sandbox.base import WORKSPACE, Sandbox
 from sandbox.errors import PathError
 
-from .counting import summary
+from .counting import RAN, summary
 from .digest import Listener
 from .junit import ControlCase
 
@@ -34,7 +34,7 @@ TEST, PLAIN, FORMS, MUST_FAIL = map(inside.get, ('Test', 'plain', 'forms_in', 'm
 TELL = inside['watch']({pipe!r}, {root!r})
 del inside, builtins, text
 """
-PYTEST_LOADER = "exec(compile({code!r}, '<control>', 'exec'), globals())\nTOKEN = {token!r}\n"
+PYTEST_LOADER = "exec(compile({code!r}, '<control>', 'exec'), globals())\nTOKEN = {token!r}\nREPORT = {report!r}\n"
 # Read by pytest as it reads the project's: who makes assertions say nothing there does it here.
 TEST_FILE = "def must_fail(word):\n    assert word == word[::-1] + '?', word\n"
 AT_START = """import sys
@@ -63,8 +63,8 @@ class Control:
         return f'export PYTHONPATH="{self.folder}${{PYTHONPATH:+:$PYTHONPATH}}"\n{command}'
 
 
-async def lay_control(sandbox: Sandbox) -> Control:
-    """At a place and under names that nobody could know beforehand."""
+async def lay_control(sandbox: Sandbox, report: str) -> Control:
+    """At a place and under names that nobody could know beforehand. `report`: where pytest is asked for one."""
     name = f"lib{secrets.token_hex(8)}"
     control = Control(f"/tmp/{secrets.token_hex(16)}", secrets.token_hex(8))  # noqa: S108 - inside the sandbox
     begin = BEGIN.format(
@@ -73,7 +73,7 @@ async def lay_control(sandbox: Sandbox) -> Control:
         root=WORKSPACE,
     )
     code = f"{(INSIDE / 'in_pytest.py').read_text()}\n{begin}"
-    plugin = PYTEST_LOADER.format(code=code, token=control.token)
+    plugin = PYTEST_LOADER.format(code=code, token=control.token, report=report)
     files = {
         f"{name}.py": plugin,
         f"test_{name}.py": TEST_FILE,
@@ -93,28 +93,43 @@ async def lay_control(sandbox: Sandbox) -> Control:
     return replace(control, listener=await Listener.open(sandbox, f"{control.folder}/pipe"))
 
 
-async def outcome(
-    sandbox: Sandbox, control: Control, cases: Sequence[ControlCase]
-) -> tuple[ControlState, tuple[str, ...]]:
-    """How it ended, and which tests did not fail although they had to."""
-    if cases:
-        return _of_cases(cases)
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the control of a command ended: `held` in so many of its sessions; `fooled` are tests that did not fail
+    although they had to."""
+
+    held: int = 0
+    fooled: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> ControlState:
+        return "fooled" if self.fooled else "held" if self.held else "none"
+
+
+async def outcome(sandbox: Sandbox, control: Control, cases: Sequence[ControlCase]) -> Outcome:
+    sessions: dict[int, list[ControlCase]] = {}
+    for case in cases:
+        sessions.setdefault(case.session, []).append(case)
+    found = [*map(_of_cases, sessions.values()), await _of_unittest(sandbox, control)]
+    fooled = sorted({name for one in found for name in one.fooled})
+    return Outcome(sum(one.held for one in found), tuple(fooled))
+
+
+async def _of_unittest(sandbox: Sandbox, control: Control) -> Outcome:
     try:
-        said = await sandbox.read(control.said, max_bytes=MAX_SAID_BYTES)
+        said = (await sandbox.read(control.said, max_bytes=MAX_SAID_BYTES)).decode("utf-8", "replace")
     except PathError:
-        return "none", ()
-    counts = summary(said.decode("utf-8", "replace"))
+        return Outcome()
+    counts = summary(said)
     if counts is None or not counts.total:
-        return "none", ()
+        return Outcome()
     passing = counts.total - counts.failed
-    return ("fooled", (f"{passing} of unittest",)) if passing else ("held", ())
+    return Outcome(fooled=(f"{passing} of unittest",)) if passing else Outcome(len(RAN.findall(said)))
 
 
-def _of_cases(cases: Sequence[ControlCase]) -> tuple[ControlState, tuple[str, ...]]:
+def _of_cases(cases: Sequence[ControlCase]) -> Outcome:
     """A test that was skipped, or met an error before it began, tells nothing; one that is missing spoils the rest."""
     failed = {case.word for case in cases if case.outcome == "failed" and case.is_ours}
     passed = {case.name for case in cases if case.outcome == "passed" and case.word not in failed}
-    if passed:
-        return "fooled", tuple(sorted(passed))
     is_whole = len({case.word for case in cases}) == max(case.of for case in cases)
-    return ("held" if is_whole and failed else "none"), ()
+    return Outcome(int(is_whole and bool(failed)), tuple(passed))

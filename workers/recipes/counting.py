@@ -21,6 +21,9 @@ __all__ = ["MAX_REPORT_BYTES", "Seen", "junit", "seen_in", "summary"]
 
 # Counts are read from at most nine digits: more are a joke, and beyond 64 bits none travels.
 SECONDS_OF_A_RUN = re.compile(r"in [\d.]+s")
+RAN = re.compile(r"^Ran (\d{1,9}) tests? in [\d.]+s$", re.MULTILINE)
+_VERDICT = re.compile(r"^(?:OK|FAILED)\b(.*)$", re.MULTILINE)
+_SECTION = re.compile(r"^==+ (?:FAILURES|ERRORS) ==+$", re.MULTILINE)
 # `ERROR: test_a (tests.T.test_a)` of unittest, with its traceback.
 _ERRORS = re.compile(r"^ERROR: (?P<method>\w+)\b.*\n(?P<trace>(?:(?!={70}|-{70}\nRan ).*\n)*)", re.MULTILINE)
 # What runners print of files that they could not build or load, and of preparations that failed. No test tells of the
@@ -36,7 +39,7 @@ NOT_BUILT: Mapping[str, str] = {
 }
 NOT_PREPARED: Mapping[str, str] = {
     "mocha": r'^(?: {7,}|  \d+\) )"(?:before|after) (?:all|each)" hook.*:$',
-    "ctest": r"^\t +\d+ - \S+ \((?!Failed)",
+    "ctest": r"^\t +\d+ - .+ \((?!Failed|Skipped|Disabled)[^()\n]+\)$",
     "node": r"^ *failureType: '(?:testCodeFailure'\n +exitCode: |hookFailed'$)",
 }
 
@@ -50,14 +53,33 @@ class Seen:
     names: TestNames | None = None
 
 
-def seen_in(output: str) -> Seen | None:
-    """By the last summary that a known runner printed."""
-    plain = without_colours(output)
+def all_seen_in(output: str) -> list[Seen]:
+    """By the summaries that known runners printed, all sessions of each together. The most particular comes first: in
+    the words of another it may stand alone."""
+    text = without_colours(output)
+    shown = _without_captured(text)
+    found: list[Seen] = []
     for name, reader in READERS.items():
+        plain = text if name == "pytest" else shown
         if (counts := reader(plain)) is not None:
-            names = named_in(name, plain, counts)
-            return Seen(name, _with_errors(name, plain, counts), names)
-    return None
+            found.append(Seen(name, _with_errors(name, plain, counts), named_in(name, plain, counts)))
+    return found
+
+
+def _without_captured(output: str) -> str:
+    """Without what pytest shows of tests that failed: they may have had runners of their own."""
+    kept: list[str] = []
+    is_shown = True
+    for line in output.split("\n") if _SECTION.search(output) else [output]:
+        if line.startswith("==") and line.endswith("=="):
+            is_shown = _SECTION.fullmatch(line) is None
+        if is_shown:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def seen_in(output: str) -> Seen | None:
+    return next(iter(all_seen_in(output)), None)
 
 
 def without_colours(output: str) -> str:
@@ -83,42 +105,44 @@ def _with_errors(runner: str, output: str, counts: TestCounts) -> TestCounts:
 
 
 def summary(output: str) -> TestCounts | None:
-    """TestCounts of the last summary that pytest, unittest, go test, cargo, node's or another known runner printed."""
+    """TestCounts of all summaries that pytest, unittest, go test, cargo, node's or another known runner printed."""
     seen = seen_in(output)
     return seen.counts if seen else None
 
 
 def _pytest(output: str) -> TestCounts | None:
-    """`=== 1 failed, 20 passed, 2 skipped in 0.12s ===`, or the same without its frame."""
-    lines = [line for line in output.splitlines() if SECONDS_OF_A_RUN.search(line)]
+    """`=== 1 failed, 20 passed, 2 skipped in 0.12s ===`, or the same without its frame; one for each session."""
     words = {"passed": "passed", "xfailed": "skipped", "xpassed": "passed", "failed": "failed", "skipped": "skipped"}
     words |= {"error": "errors", "errors": "errors"}
-    for line in reversed(lines):
-        found: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    is_there = False
+    for line in output.splitlines():
+        if not SECONDS_OF_A_RUN.search(line) or line.startswith("test result: "):  # which cargo says
+            continue
         pairs: list[tuple[str, str]] = re.findall(r"(\d{1,9}) (\w+)", line)
-        for number, word in pairs:
-            if word in words:
-                found[words[word]] += int(number)
-        if found or "no tests ran" in line:
-            return counts_of(found)
-    return None
+        counted = [(number, words[word]) for number, word in pairs if word in words]
+        is_there = is_there or bool(counted) or "no tests ran" in line
+        for number, outcome in counted:
+            found[outcome] += int(number)
+    return counts_of(found) if is_there else None
 
 
 def _unittest(output: str) -> TestCounts | None:
-    """`Ran 12 tests in 0.1s`, then `FAILED (failures=1, errors=2, skipped=3)` or `OK (skipped=1)`."""
-    ran = _last(r"^Ran (\d{1,9}) tests? in [\d.]+s$", output)
-    if ran is None:
+    """`Ran 12 tests in 0.1s`, then `FAILED (failures=1, errors=2, skipped=3)` or `OK (skipped=1)`; for each session."""
+    starts = list(RAN.finditer(output))
+    if not starts:
         return None
-    verdict = _last(r"^(?:OK|FAILED)(.*)$", output)
-    pairs: list[tuple[str, str]] = re.findall(r"(?<![a-z ])([a-z ]++)=(\d{1,9})", verdict[1] if verdict else "")
-    told = {name.strip(): int(number) for name, number in pairs}
-    skipped = told.get("skipped", 0) + told.get("expected failures", 0)
-    of_bodies = min(told.get("errors", 0), sum(_is_of_body(block) for block in _ERRORS.finditer(output)))
-    failed = told.get("failures", 0) + told.get("unexpected successes", 0) + of_bodies
-    errors, total = told.get("errors", 0) - of_bodies, int(ran[1])
-    return counts_of(
-        Counter(passed=max(0, total - failed - errors - skipped), failed=failed, errors=errors, skipped=skipped)
-    )
+    found: Counter[str] = Counter()
+    for ran, end in zip(starts, [*(start.start() for start in starts[1:]), len(output)], strict=True):
+        verdict = _VERDICT.search(output, ran.end(), end)
+        pairs: list[tuple[str, str]] = re.findall(r"(?<![a-z ])([a-z ]++)=(\d{1,9})", verdict[1] if verdict else "")
+        told = {name.strip(): int(number) for name, number in pairs}
+        skipped = told.get("skipped", 0) + told.get("expected failures", 0)
+        failed = told.get("failures", 0) + told.get("unexpected successes", 0)
+        passed = max(0, int(ran[1]) - failed - told.get("errors", 0) - skipped)
+        found += Counter(passed=passed, failed=failed, errors=told.get("errors", 0), skipped=skipped)
+    of_bodies = min(found["errors"], sum(_is_of_body(block) for block in _ERRORS.finditer(output)))
+    return counts_of(found + Counter(failed=of_bodies) - Counter(errors=of_bodies))
 
 
 def _is_of_body(error: re.Match[str]) -> bool:
@@ -145,14 +169,13 @@ def _cargo(output: str) -> TestCounts | None:
 
 
 def _node(output: str) -> TestCounts | None:
-    """`# tests 3`, `# pass 2`, … of node's own runner (`ℹ` instead of `#` on a terminal)."""
+    """`# tests 3`, `# pass 2`, … of node's own runner (`ℹ` instead of `#` on a terminal); for each session."""
     words = {"pass": "passed", "fail": "failed", "cancelled": "errors", "skipped": "skipped", "todo": "skipped"}
     rows: list[tuple[str, str]] = re.findall(r"^[#ℹ] (\w+) (\d{1,9})$", output, re.MULTILINE)
-    latest = dict(rows)
-    if "tests" not in latest:
+    if all(word != "tests" for word, _ in rows):
         return None
     found: Counter[str] = Counter()
-    for word, number in latest.items():
+    for word, number in rows:
         if word in words:
             found[words[word]] += int(number)
     return counts_of(found)
@@ -167,8 +190,3 @@ READERS: Mapping[str, Callable[[str], TestCounts | None]] = {
     **MORE_READERS,
     "pytest": _pytest,
 }
-
-
-def _last(pattern: str, output: str) -> re.Match[str] | None:
-    matches = list(re.finditer(pattern, output, re.MULTILINE))
-    return matches[-1] if matches else None

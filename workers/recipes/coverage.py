@@ -1,23 +1,33 @@
-"""How much of the code the tests reach, as the usual tools print it. Pure; None when nothing was recognised."""
+"""How much of the code the tests reach, as the usual tools print it. Pure; nothing when nothing was recognised."""
 
 from __future__ import annotations
 
 import re
 
-# Totals of coverage.py (with pytest-cov), of go test -cover, and of istanbul (jest, vitest, nyc, c8).
+from .junit import told_name
+
+MAX_TOTALS = 1000
+# Totals of coverage.py (with pytest-cov), of go test -cover, and of istanbul (jest, vitest, nyc, c8). go tells whose.
 TOTALS = (
-    r"^TOTAL\b.*?(\d{1,3}(?:\.\d{1,9})?)%\s*$",
-    r"^(?:ok\s.*)?coverage: (\d{1,3}(?:\.\d{1,9})?)% of statements",
-    r"^All files +\| +(\d{1,3}(?:\.\d{1,9})?) \|",
+    r"^TOTAL\b.*?()(\d{1,3}(?:\.\d{1,9})?)%\s*$",
+    r"^(?:ok[ \t]+(\S+)[ \t].*)?coverage: (\d{1,3}(?:\.\d{1,9})?)% of statements",
+    r"^All files +\| +()(\d{1,3}(?:\.\d{1,9})?) \|",
 )
 
 
-def coverage_percent(output: str) -> float | None:
-    """The lowest of the totals: of several packages each is a part that may have lost its tests.
+def coverage_totals(output: str) -> dict[str, float]:
+    """Each total by its package, or by its place among those without one.
 
-    >>> coverage_percent("TOTAL      120     30    75%")
-    75.0
+    >>> coverage_totals("TOTAL      120     30    75%")
+    {'total 1': 75.0}
     """
     plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
-    totals = [float(match[1]) for pattern in TOTALS for match in re.finditer(pattern, plain, re.MULTILINE)]
-    return min((total for total in totals if total <= 100), default=None)
+    told = [match for pattern in TOTALS for match in re.finditer(pattern, plain, re.MULTILINE)]
+    totals: dict[str, float] = {}
+    nameless = 0
+    for package, percent in (match.groups() for match in told if float(match[2]) <= 100):
+        nameless += not package
+        name = told_name(package) if package else f"total {nameless}"
+        name = name if name in totals or len(totals) < MAX_TOTALS else "total of others"
+        totals[name] = min(float(percent), totals.get(name, 100))
+    return totals

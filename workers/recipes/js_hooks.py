@@ -23,7 +23,7 @@ TESTS = frozenset({"test", "it", "fit", "xit", "xtest"})
 # runner → a failure: one or several names of tests, and what is said of them
 FAILURES: Mapping[str, str] = {
     "jest": r"(?P<names>^  ● .+\n)(?P<said>(?:(?!  ● |Test Suites: |Summary of all failing).*\n)*)",
-    "vitest": r"(?P<names>(?:^ FAIL  .+ > .+\n)+)(?P<said>(?:(?! FAIL  |⎯).*\n)*)",
+    "vitest": r"(?P<names>(?:^ FAIL  (?=.+ > ).+\n)+)(?P<said>(?:(?! FAIL  |⎯).*\n)*)",
 }
 TIMED_OUT = re.compile(r"Exceeded timeout of \d+ ms for a hook|^Error: Hook timed out in \d+ms", re.MULTILINE)
 FRAME = re.compile(r"^ +(?:at |❯ )(?:.* )?\(?(?P<path>[^\s():]+):(?P<line>\d+):(?P<column>\d+)\)?$", re.MULTILINE)

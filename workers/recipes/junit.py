@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import xml.parsers.expat
 from collections import Counter
@@ -15,6 +16,7 @@ MAX_REPORT_BYTES = 16 * 1024 * 1024  # about 100,000 test cases in JUnit XML
 # Names travel in a result of at most 1 MiB, and twenty commands may have some: a suite of about 2,000 tests is whole.
 MAX_NAMES_CHARS = 192 * 1024
 MAX_NAME_CHARS = 300
+REST_CHARS = 16
 _COUNT = re.compile(r"[0-9]{1,6}", re.ASCII)
 MAX_TRACE_CHARS = 64 * 1024
 _OUTCOMES = {"failure": "failed", "error": "errors", "skipped": "skipped"}
@@ -26,13 +28,15 @@ _FIRST_WORD = re.compile(r"\w+")
 @dataclass(frozen=True, slots=True)
 class ControlCase:
     """A test of the platform's own (see `control.py`), one `of` so many, which its `word` tells from the others;
-    `is_ours`: it failed in that word. Some plugins run a test that fails again: one case each time."""
+    `is_ours`: it failed in that word. Some plugins run a test that fails again: one case each time. `session`: which
+    report it is from."""
 
     name: str
     word: str
     outcome: str
     of: int
     is_ours: bool
+    session: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +74,22 @@ def cases_of(reports: Sequence[bytes], token: str = "") -> Report | None:
     Tests with a property `token` are not the project's, and stand apart.
     """
     found: list[_Case] = []
-    for report in reports:
+    controls: list[ControlCase] = []
+    for session, report in enumerate(reports):
         if len(report) > MAX_REPORT_BYTES or (more := _parsed(report, token)) is None:
             return None
         found += more
+        controls += [_control(case, session) for case in more if case.control]
     if not reports:
         return None
     cases = [(case.name, case.outcome) for case in found if not case.control]
-    controls = tuple(_control(case) for case in found if case.control)
-    return Report(counts_of(Counter(outcome for _, outcome in cases)), names_of(cases), controls)
+    return Report(counts_of(Counter(outcome for _, outcome in cases)), names_of(cases), tuple(controls))
 
 
-def _control(case: _Case) -> ControlCase:
+def _control(case: _Case, session: int) -> ControlCase:
     word, _, count = case.control.partition(" ")
-    return ControlCase(case.name, word, case.outcome, int(count) if _COUNT.fullmatch(count) else 0, word in case.said)
+    total = int(count) if _COUNT.fullmatch(count) else 0
+    return ControlCase(case.name, word, case.outcome, total, word in case.said, session)
 
 
 def _parsed(report: bytes, token: str) -> list[_Case] | None:
@@ -145,25 +151,36 @@ def has_frame_of(function: str, trace: str) -> bool:
     False
     """
     name = re.escape(function)
-    return re.search(rf'^ *File ".*", line \d+, in {name}$|^\s*at [\w.$]+\.{name}\(', trace, re.MULTILINE) is not None
+    return (
+        re.search(rf'^ *File ".*", line \d+, in {name}$|^[ \t]*at [\w.$]+\.{name}\(', trace, re.MULTILINE) is not None
+    )
 
 
 def _name(attributes: Mapping[str, str]) -> str:
     """`tests.test_a.TestIt::test_one[2]`, without what would spoil a terminal."""
     parts = (attributes.get("classname", ""), attributes.get("name", ""))
-    joined = "::".join(part for part in parts if part)
-    return "".join(char if char.isprintable() else "?" for char in joined[:MAX_NAME_CHARS])
+    return told_name("::".join(part for part in parts if part))
+
+
+def told_name(name: str) -> str:
+    """As it travels: of one that is too long a digest of the whole stands for the rest, so that no two become one.
+
+    >>> told_name("a\\nb")
+    'a?b'
+    """
+    if len(name) > MAX_NAME_CHARS:
+        rest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:REST_CHARS]
+        name = f"{name[: MAX_NAME_CHARS - REST_CHARS - 1]}…{rest}"
+    return "".join(char if char.isprintable() else "?" for char in name)
 
 
 def names_of(cases: Sequence[tuple[str, str]], *, complete: bool = True) -> TestNames | None:
-    """Of (name, outcome). Too many: only what failed; and nothing when that is too much as well."""
+    """Of (name, outcome), each as often as it stands there. Too many: only what failed; and nothing when that is too
+    much as well."""
     kinds = {"passed": "passed", "failed": "failed", "errors": "failed", "skipped": "skipped"}
-    groups: dict[str, set[str]] = {"failed": set(), "skipped": set(), "passed": set()}
+    groups: dict[str, list[str]] = {"failed": [], "skipped": [], "passed": []}
     for name, outcome in cases:
-        groups[kinds[outcome]].add(name)
-    # A test that ran twice and failed once has failed.
-    groups["skipped"] -= groups["failed"]
-    groups["passed"] -= groups["failed"] | groups["skipped"]
+        groups[kinds[outcome]].append(name)
     if sum(map(len, (name for group in groups.values() for name in group))) > MAX_NAMES_CHARS:
         groups, complete = {"failed": groups["failed"]}, False
     if sum(map(len, groups["failed"])) > MAX_NAMES_CHARS:

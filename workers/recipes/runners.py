@@ -33,16 +33,20 @@ def _lines(pattern: str, output: str) -> list[str]:
     return [match[1] for match in re.finditer(pattern, output, re.MULTILINE)]
 
 
+def _sessions(pattern: str, output: str) -> TestCounts | None:
+    """Of each session a line, all together."""
+    lines = _lines(pattern, output)
+    return counts_of(_pairs("\n".join(lines))) if lines else None
+
+
 def _jest(output: str) -> TestCounts | None:
     """`Tests:       1 failed, 2 skipped, 9 passed, 12 total`."""
-    lines = _lines(r"^Tests: +(.*\d total)$", output)
-    return counts_of(_pairs(lines[-1])) if lines else None
+    return _sessions(r"^Tests: {1,20}((?:\d{1,9} [a-z]{1,20}, ){0,9}\d{1,9} total)$", output)
 
 
 def _vitest(output: str) -> TestCounts | None:
     """`      Tests  1 failed | 9 passed | 2 skipped (12)`."""
-    lines = _lines(r"^ *Tests  +(.*) \(\d{1,9}\)$", output)
-    return counts_of(_pairs(lines[-1])) if lines else None
+    return _sessions(r"^ {0,20}Tests {2,20}((?:\d{1,9} [a-z ]{1,20}(?:\| )?){1,9}) ?\(\d{1,9}\)$", output)
 
 
 def _mocha(output: str) -> TestCounts | None:
@@ -77,11 +81,14 @@ def _gradle(output: str) -> TestCounts | None:
 
 
 def _ctest(output: str) -> TestCounts | None:
-    """`75% tests passed, 1 tests failed out of 4`."""
+    """`75% tests passed, 1 tests failed out of 4`, the skipped ones among those that passed, the disabled ones not;
+    below it `	  1 - fast (Skipped)`."""
     rows: list[tuple[str, str]] = re.findall(
         r"^\d{1,3}% tests passed, (\d{1,9}) tests? failed out of (\d{1,9})$", output, re.MULTILINE
     )
-    return _sums([(total, failed, "", "") for failed, total in rows]) if rows else None
+    aside = Counter(_lines(r"^\t +\d+ - .+ \((Skipped|Disabled)\)$", output))
+    counted = [(total, failed, "", "") for failed, total in rows]
+    return _sums([*counted, (str(aside["Disabled"]), "", "", str(aside.total()))]) if rows else None
 
 
 def _dotnet(output: str) -> TestCounts | None:
@@ -97,7 +104,7 @@ def _rspec(output: str) -> TestCounts | None:
     rows: list[tuple[str, ...]] = re.findall(
         r"^(\d{1,9}) examples?, (\d{1,9}) failures?()(?:, (\d{1,9}) pending)?", output, re.MULTILINE
     )
-    return _sums(rows[-1:]) if rows else None
+    return _sums(rows) if rows else None
 
 
 MORE_READERS: Mapping[str, Callable[[str], TestCounts | None]] = {

@@ -127,13 +127,13 @@ class BareSandbox:
             found = self._path(path).stat()
         except OSError as e:
             raise PathError(f"{path}: {e}") from e
-        if path.startswith("/tmp/muster-"):
-            self.laid.add(Path(path))
         return FileStat(path, "directory" if self._path(path).is_dir() else "file", found.st_size, 0, found.st_mtime)
 
     async def list(self, path: str, *, limit: int = 1000) -> list[FileStat]:
         try:
             names = sorted(os.listdir(self._path(path)))
+            if path.startswith("/tmp/muster-"):
+                self.laid.add(Path(path))
         except OSError as e:
             raise PathError(f"{path}: {e}") from e
         return [FileStat(f"{path}/{name}", "file", 0, 0, 0.0) for name in names[:limit]]

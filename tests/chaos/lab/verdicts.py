@@ -16,7 +16,7 @@ from typing import Any
 from envelope.gate import GateEvidence, GateRules
 from envelope.recipe import RecipeParams
 from orchestrator.gate import Gate
-from orchestrator.judgement import Phase, Run
+from orchestrator.gating.run import Phase, Run
 from orchestrator.trial import Trial
 from repo.mirror import Mirror
 from workers.recipes.commands import run_recipe

@@ -13,7 +13,8 @@ from envelope.lifecycle import State
 from envelope.messages import TaskResult, Workspace
 from envelope.recipe import RecipeStep, TestCounts, TestNames
 from orchestrator.gating.obstacle import obstacle_in
-from orchestrator.judgement import Run, objections
+from orchestrator.gating.run import Run
+from orchestrator.judgement import objections
 from orchestrator.submit import VERIFY, goal_request
 
 TREE = "a" * 40

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from envelope.errors import ErrorCode
+from envelope.gate import GateRules
 from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, Output, TaskResult
-from envelope.recipe import RecipeStep, TestCounts
+from envelope.recipe import RecipeStep, TestCounts, TestNames
 from orchestrator.errors import TaskFailed
-from orchestrator.judgement import Run, judge, read_run
+from orchestrator.gating.run import Run
+from orchestrator.judgement import judge, objections, read_run, with_old_tests
 
 TREE = "a" * 40
 
@@ -58,6 +60,118 @@ def test_a_change_is_verified_or_the_first_objection_is_told(before, after, min_
 
     assert judgement.verified is (reason == "")
     assert reason in judgement.reason
+
+
+def named(*commands: dict[str, str]) -> Run:
+    """Each command's tests: how they ended, by name; of several with one name a letter each."""
+    steps: list[RecipeStep] = []
+    for told in commands:
+        cases = [(name, letter) for name, letters in told.items() for letter in letters]
+        passed, failed, skipped = (tuple(name for name, end in cases if end == letter) for letter in "pfs")
+        counts = TestCounts(passed=len(passed), failed=len(failed), skipped=len(skipped), total=len(cases))
+        names = TestNames(passed=passed, failed=failed, skipped=skipped, complete=True)
+        code = 1 if failed else 0
+        steps.append(RecipeStep(command=f"run-{len(steps)}", exit_code=code, tests=counts, names=names))
+    return Run(steps=tuple(steps), tree=TREE)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        # a failure is known in its own command, and as often as it was there
+        ([{"t": "fp"}], [{"t": "fp"}], []),
+        ([{"t": "fp"}], [{"t": "ff"}], [("failed", ("t",))]),
+        ([{"t": "ff"}], [{"t": "fp"}], []),
+        ([{"t": "f"}, {"t": "p", "u": "f"}], [{"t": "f"}, {"t": "p", "u": "f"}], []),
+        ([{"t": "f"}, {"t": "p", "u": "f"}], [{"t": "f"}, {"t": "f", "u": "p"}], [("failed", ("t",))]),
+        # nor does a test of another command, or a further one, stand for one that is gone
+        ([{"t": "pp"}], [{"t": "p", "u": "p"}], [("removed_tests", ("t",))]),
+        ([{"t": "pp"}], [{"t": "p", "u": "pp"}], [("removed_tests", ("t",))]),
+        ([{"t": "p"}, {"t": "p"}], [{"t": "p", "u": "p"}, {}], [("removed_tests", ("t",))]),
+        ([{"t[1]": "p", "t[2]": "p"}], [{"t[3]": "p", "t[4]": "p"}], []),
+        ([{"t[1]": "pp"}], [{"t[1]": "p", "t[2]": "p"}], [("removed_tests", ("t",))]),
+        ([{"t": "pp"}], [{"t": "ppp"}], []),
+        # or for one that is skipped
+        ([{"t": "ps"}], [{"t": "ss", "u": "p"}], [("new_skips", ("t",))]),
+        ([{"t": "ps"}], [{"t": "pss"}], []),
+        ([{"t": "p"}, {"t": "s"}], [{"t": "s", "u": "p"}, {"t": "s"}], [("new_skips", ("t",))]),
+        ([{"t": "p"}], [{"t": "p", "u": "s"}], []),
+    ],
+)
+def test_tests_of_one_name_are_counted(before, after, found):
+    seen = objections(named(*before), named(*after), tree=TREE, min_tests=1)
+
+    assert [(one.code, one.names) for one in seen] == found
+
+
+def told(tests: tuple[int, int, int], **beside: tuple[int, int, int]) -> RecipeStep:
+    """Numbers of tests that passed, failed and were skipped."""
+    counts = {who: TestCounts(passed=p, failed=f, skipped=s) for who, (p, f, s) in {"": tests, **beside}.items()}
+    return RecipeStep(command="make", exit_code=int(tests[1] > 0), tests=counts.pop(""), counted_by="a", beside=counts)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        ([told((5, 0, 0), b=(3, 0, 0))], [told((5, 0, 0), b=(3, 0, 0))], ""),
+        ([told((5, 0, 0), b=(3, 0, 0))], [told((6, 0, 0), b=(2, 0, 1))], "`make`, as b counts, ran 2 tests, 3 before"),
+        ([told((5, 0, 0), b=(3, 0, 0))], [told((5, 0, 0))], "`make`, as b counts, ran 0 tests, 3 before"),
+        ([told((5, 0, 0), b=(3, 0, 0))], [told((5, 0, 0), b=(3, 0, 1))], "as b counts, skipped 1 tests more"),
+        (
+            [told((5, 0, 0), b=(3, 0, 0))],
+            [told((5, 0, 0), b=(4, 1, 0))],
+            "1 tests more failed than before, as b counts",
+        ),
+        ([told((5, 0, 0), b=(3, 1, 0))], [told((5, 0, 0), b=(3, 1, 0))], ""),
+        ([told((5, 0, 0))], [told((5, 0, 0), b=(3, 0, 2))], ""),
+        ([told((5, 0, 0)), told((3, 0, 0))], [told((7, 0, 0)), told((1, 0, 0))], "`make`, as a counts, ran 1 tests"),
+        ([told((5, 0, 0)), told((3, 0, 1))], [told((5, 0, 1)), told((3, 0, 0))], "as a counts, skipped 1 tests more"),
+        # what b tells as well is judged once
+        ([told((5, 0, 0), b=(5, 0, 0))], [told((4, 0, 0), b=(4, 0, 0))], "fewer than the 5 before"),
+    ],
+)
+def test_no_account_and_no_command_makes_up_for_another(before, after, found):
+    seen = objections(Run(steps=tuple(before)), Run(steps=tuple(after)), tree="", min_tests=1)
+
+    assert len(seen) == bool(found) and all(found in one.message for one in seen)
+
+
+@pytest.mark.parametrize(
+    ("old_tests", "found"),
+    [
+        ({"t": "p", "u": "p"}, []),
+        ({"t": "s", "u": "p", "u[2]": "p"}, ["new_skips"]),
+        ({"u": "p", "u[2]": "p"}, ["removed_tests"]),
+    ],
+)
+def test_a_test_of_the_base_that_does_not_run_is_not_satisfied(old_tests, found):
+    before, after = named({"t": "p", "u": "p"}), named({"t": "p", "u": "p", "u[2]": "p"})
+
+    seen = with_old_tests(before, after, named(old_tests), tree=TREE, rules=GateRules(), edited=["test_t.py"])
+
+    assert [one.code for one in seen] == found
+
+
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        ({"total 1": 37.5, "big": 100.0}, ""),
+        ({"total 1": 37.5, "big": 42.9}, "coverage of big is 42.9 %, and was 100 %"),
+        ({"total 1": 40.0, "small": 37.5}, ""),
+        ({"big": 100.0}, "coverage of total 1 is not told"),
+    ],
+)
+def test_no_total_of_coverage_hides_another(after, found):
+    def covered(totals: dict[str, float]) -> Run:
+        more = {"coverage": totals, "coverage_percent": min(totals.values())}
+        return Run(steps=(run(5).steps[0].model_copy(update=more),))
+
+    seen = objections(
+        covered({"total 1": 37.5, "big": 100.0}), covered(after), tree="", min_tests=1,
+        rules=GateRules(min_coverage="base"),
+    )  # fmt: skip
+
+    assert len(seen) == bool(found) and all(found in one.message for one in seen)
 
 
 def test_the_verdict_shows_the_command_that_failed_and_what_it_said():

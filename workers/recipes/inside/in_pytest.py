@@ -9,6 +9,7 @@ value is a word and how many there are in all; and the word stands in its failur
 
 from __future__ import annotations
 
+import os
 import random
 import secrets
 import unittest
@@ -18,7 +19,8 @@ from typing import Any, cast
 
 import pytest
 
-TOKEN = ""  # given by whoever loads this, as the five below
+TOKEN = ""  # given by whoever loads this, as the six below
+REPORT = ""  # where a report is asked for
 TEST: Any = None
 PLAIN: Any = None
 FORMS: Any = None
@@ -43,6 +45,28 @@ TELLING = (
     *("runtest_protocol", "runtest_setup", "runtest_call", "runtest_teardown", "runtest_makereport", "pyfunc_call"),
     *("runtest_logreport", "report_teststatus", "assertrepr_compare", "runtestloop", "exception_interact"),
 )
+
+
+CONFIGURED: list[Any] = []
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: Any) -> None:
+    """Each session has a report of its own: one command may run several, in one process or in many. Those that a test
+    runs are told to write into its session's, which is written last."""
+    CONFIGURED.append(config)
+    options = os.environ.get("PYTEST_ADDOPTS", "")
+    if getattr(config.option, "xmlpath", None) == REPORT and len(CONFIGURED) == 1:
+        own = REPORT.rpartition("/")[0] + "/" + secrets.token_hex(8) + ".xml"
+        config.option.xmlpath = own
+        os.environ["PYTEST_ADDOPTS"] = options.replace(REPORT, own)
+        config.add_cleanup(lambda: os.environ.__setitem__("PYTEST_ADDOPTS", options))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: Any) -> None:
+    if config in CONFIGURED:
+        del CONFIGURED[CONFIGURED.index(config) :]
 
 
 SESSIONS: list[Any] = []  # that run: a test may have one of its own in this process, which nobody is told of

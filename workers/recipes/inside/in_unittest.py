@@ -122,7 +122,7 @@ def _run_own(runner: Any, names: list[tuple[str, str, str]]) -> None:
         suite.addTest(type(cls, (unittest.TestCase,), {name: must_fail, "__module__": module})(name))
     kind = runner if isinstance(runner, type) else type(runner)
     kind(stream=said).run(suite)
-    with open(REPORT, "w") as file:
+    with open(REPORT, "a") as file:  # a command may have several sessions
         file.write(said.getvalue())
 
 
