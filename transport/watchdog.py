@@ -8,6 +8,7 @@ everything, a loop over what strangers wrote, a text that becomes a thousand tim
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import resource
 import signal
@@ -79,6 +80,7 @@ def watch_steps() -> None:
     signal.signal(signal.SIGPROF, _Watchdog().look)
     signal.siginterrupt(signal.SIGPROF, False)  # calls of other threads to the kernel go on
     signal.setitimer(signal.ITIMER_PROF, LOOK_S, LOOK_S)
+    atexit.register(signal.setitimer, signal.ITIMER_PROF, 0)  # at its end Python takes no signals, and dies of one
 
 
 class _Watchdog:

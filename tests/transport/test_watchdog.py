@@ -125,6 +125,24 @@ print(len("x" * (64 << 20)))
 """
 
 
+ENDING = """
+import time
+from transport import watchdog
+watchdog.LOOK_S = 0.01
+watchdog.watch_steps()
+class Late:
+    def __del__(self, now=time.thread_time):
+        began_s = now()
+        while now() - began_s < 0.1: pass
+late = Late()
+late.itself = late
+"""
+
+
+def test_a_process_ends_well_while_it_is_watched():
+    assert subprocess.run([sys.executable, "-c", ENDING], check=False).returncode == 0
+
+
 def test_who_asks_for_all_memory_is_refused_and_the_process_goes_on():
     ended = subprocess.run([sys.executable, "-c", GREEDY], capture_output=True, text=True, check=False)
 
