@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 SECTIONS = ("Overview", "Approach", "Files to modify", "Implementation steps", "Verification")
-_HEADING = re.compile(r"^#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*$")
+_HEADING = re.compile(r"#{1,6}[ \t](.*)")
 _FENCE = re.compile(r"^ {0,3}(```|~~~)")
 
 
@@ -27,14 +27,15 @@ def section_faults(text: str) -> list[str]:
 def _sections(text: str) -> dict[str, str]:
     """The text below each of the headings that count, up to the next of them; a line in a code block is no heading."""
     known = {name.casefold() for name in SECTIONS}
-    found: dict[str, str] = {}
+    found: dict[str, list[str]] = {}
     here, in_code = "", False
     for line in text.splitlines():
         in_code ^= bool(_FENCE.match(line))
         heading = None if in_code else _HEADING.match(line)
-        if heading and heading[1].casefold().rstrip(":") in known:
-            here = heading[1].casefold().rstrip(":")
-            found.setdefault(here, "")
+        title = heading[1].strip(" \t").rstrip("#").rstrip(" \t").casefold().rstrip(":") if heading else ""
+        if title in known:
+            here = title
+            found.setdefault(here, [])
         elif here:
-            found[here] += f"{line}\n"
-    return found
+            found[here].append(line)
+    return {title: "\n".join(lines) for title, lines in found.items()}

@@ -11,6 +11,8 @@ from .errors import BadInput
 MAX_GLOBS = 100  # of a list in a document
 # Globs × paths: both come over the network, and each look takes a microsecond.
 MAX_LOOKS = 5_000_000
+MAX_GLOB_CHARS = 1000  # no path is longer that somebody writes down
+_PIECE = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^]]*\]|.", re.DOTALL)
 _SKIPS = {"**/": "(?:.*?/)??", "**": ".*?"}
 
 
@@ -37,7 +39,9 @@ def _pattern(pattern: str) -> re.Pattern[str]:
     """
     groups: list[tuple[str, list[str]]] = [("", [""])]  # at each `**` what it skips; what follows, split at each `*`
     before = "/"
-    for piece in re.findall(r"\*\*/|\*\*|\*|\?|\[!?\]?[^]]*\]|.", pattern.removeprefix("./"), re.DOTALL):
+    if len(pattern) > MAX_GLOB_CHARS:
+        raise BadInput(f"a glob of {len(pattern)} characters is none", hint=f"{MAX_GLOB_CHARS} are the most")
+    for piece in _PIECE.findall(pattern.removeprefix("./")):
         if piece == "**/" and before != "/":
             raise BadInput(f"{pattern!r} is not a glob: `**/` follows a name", hint="write `*/**/`, or `**` alone")
         if piece in _SKIPS:

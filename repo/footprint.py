@@ -11,7 +11,7 @@ from .changes import FileChange
 
 # Folders whose files are numbered: two of one number are two for one place in an order.
 _NUMBERED = re.compile(r"(?:^|/)(?:migrations?|migrate|versions|decisions|adrs?|rfcs)$")
-_NUMBER = re.compile(r"[Vv]?0*(\d+)(?=[-_.])")
+_NUMBER = re.compile(r"[Vv]?(?:0(?=\d))*+(\d++)(?=[-_.])")
 
 
 _MODULE = re.compile(r"(.+?)(?:/__init__|/index|/mod)?\.(py|ts|js|rs)")

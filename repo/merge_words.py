@@ -89,9 +89,9 @@ _OFFERS = {
     ),
     "the module": (
         r"(.*/)?go\.mod",
-        r"\s*(?:require\s+)?([\w.-]+\.[\w.-]+/[\w./-]+)\s+v",
+        r"\s*(?:require\s+)?([\w.-][\w-]*+\.[\w.-]++/[\w./-]++)\s++v",
         r".*\.go",
-        r"^\s*(?:import\s+)?(?:\w+\s+)?\"([\w.-]+\.[\w.-]+/[^\"]+)\"",
+        r"^\s*(?:import\s+)?(?:\w+\s+)?\"([\w.-][\w-]*+\.[\w.-]++/[^\"]+)\"",
     ),
     "the variable": (
         r"(.*/)?\.env(\.\w+)*",
@@ -303,7 +303,7 @@ def _mentions(folder: str, path: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def _python(folder: str, line: str) -> Iterator[str]:
-    if found := re.match(r"\s*from\s+(\.*+)([\w.]*+)\s+import\s+\(?([\w, ]*)", line):
+    if found := re.match(r"\s*+from\s++(\.*+)([\w.]*+)\s++import\s++\(?([\w, ]*)", line):
         start = folder
         for _ in found[1][1:]:
             start = posixpath.dirname(start)

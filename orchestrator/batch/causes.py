@@ -11,7 +11,7 @@ from .report import BatchReport, ShardReport
 
 UNDONE = ("failed", "set_aside", "collision")
 # What differs between two failures of one cause: paths, numbers, ids, quoted names.
-PARTICULAR = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|\S*/\S+|\b[0-9a-f]{8,}\b|\d+""")
+PARTICULAR = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|(?<![^\s'"`])\S*/\S+|\b[0-9a-f]{8,}\b|\d+""")
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ SOURCES = frozenset(
 )
 # Their next word is a file that the program obeys.
 _OBEYED = re.compile(
-    r"-[cprR]|--[\w-]*(?:conf|rc|plugin|require|import|load|setup|ini|python|resolve|format|rules)[\w-]*"
+    r"-[cprR]|--(?=[\w-]*(?:conf|rc|plugin|require|import|load|setup|ini|python|resolve|format|rules))[\w-]++"
 )
 # Programs whose arguments are a command of its own.
 WRAPPERS = frozenset(("env", "time", "nice", "nohup", "command", "exec", "timeout", "uvx", "pipx", "npx", "bunx"))

@@ -25,7 +25,7 @@ _BINARY = re.compile(
 )
 LINKS = ("120000", "160000")
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)")
-_QUOTED = re.compile(rb'"((?:[^"\\\x00-\x1f\x7f]|\\(?:[0-3][0-7]{2}|["\\abfnrtv]))*)"')
+_QUOTED = re.compile(rb'"((?:[^"\\\x00-\x1f\x7f]|\\(?:[0-3][0-7]{2}|["\\abfnrtv]))*+)"')
 _PLAIN = re.compile(rb'[^"\\\x00-\x1f\x7f]+')
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
 

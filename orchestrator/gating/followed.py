@@ -53,7 +53,7 @@ _FOLDER = re.compile(
 _INTERPRETERS = tuple(
     (re.compile(names), re.compile(no_file), re.compile(with_value))
     for names, no_file, with_value in (
-        (r"py(?:thon|py)?[\d.]*w?|envpython|executable|ipython", r"-[A-Za-z]*c.*", r"-[WX]|--check-hash-based-pycs"),
+        (r"py(?:thon|py)?[\d.]*w?|envpython|executable|ipython", r"-(?=[A-Za-z]*c).*+", r"-[WX]|--check-hash-based-pycs"),
         (r"(?:ba|z|da|k|c|fi)?sh|shell", r"-[A-Za-z]*[cn]", r"[-+][A-Za-z]*[oO]|--rcfile|--init-file"),
         (
             r"node(?:js)?|execpath|ts-node|tsx|bun|deno",
@@ -77,7 +77,7 @@ _MODULE = re.compile(r"-[bBdEhiIOqsSuvVxP]*m(.*)", re.DOTALL)
 # Their next word is a file that the program obeys.
 _OBEYED = re.compile(
     r"-[cfr]|--(?:file|makefile|justfile|taskfile|rcfile|init-file|rakefile|noxfile|search-root|collection)"
-    r"|--[\w-]*(?:conf|rc|plugin|require|import|load|setup|ini|rules)[\w-]*"
+    r"|--(?=[\w-]*(?:conf|rc|plugin|require|import|load|setup|ini|rules))[\w-]++"
 )
 # Programs to which files are data: what they do does not depend on what a file says.
 _TO_THESE_DATA = frozenset(

@@ -36,7 +36,8 @@ WORDS = (".md", ".rst", ".txt", ".adoc", ".html", ".css", ".svg", ".png", ".po",
 PLAIN = (*WORDS, ".toml", ".cfg", ".ini", ".json", ".yml", ".yaml", ".lock", "")
 # By which a name may come back that no text has.
 _UNSEEN = re.compile(
-    r"\b(?:globals|locals|vars|setattr|exec|eval|compile|import_module|modules|type)\b|__\w*(?:dict|attr|import|class)\w*__"
+    r"\b(?:globals|locals|vars|setattr|exec|eval|compile|import_module|modules|type)\b"
+    r"|(?<!\w)(?>\w*?__)(?>\w*?(?:dict|attr|import|class))\w*?__"
 )
 MAX_NAMED = 100  # subjects that are looked for
 MAX_READ = 20  # files of the product that may only mention the name

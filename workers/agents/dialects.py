@@ -54,8 +54,8 @@ KNOWN_PERMISSIONS = frozenset(
 )
 # Near enough for a misspelling (`raed`), too far for another word (`grape`).
 _NEAR = 0.7
-_MCP = re.compile(r"mcp__(\w+?)__(\w+)")
-_SPECIFIER = re.compile(r"([\w*-]+)\s*\(")
+_MCP = re.compile(r"mcp__(?>(\w+?)__)(\w+)")
+_SPECIFIER = re.compile(r"(?<![\w*-])([\w*-]++)\s*+\(")
 
 
 def switches(written: object) -> tuple[str, ...]:

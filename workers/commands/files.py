@@ -14,7 +14,7 @@ from ..front_matter import STRINGS, BadFrontMatter, read_front_matter
 
 # Of two files with one name the folder that stands later here wins: ours over those that other programs share.
 FOLDERS = (".claude", ".opencode", ".muster")
-_PLACE = re.compile(rf"(?:.*/)?({'|'.join(map(re.escape, FOLDERS))})/commands?/(.+)\.md", re.DOTALL)
+_PLACE = re.compile(rf"(?=.*\.md\Z)(?:.*/)?({'|'.join(map(re.escape, FOLDERS))})/commands?/(.+)\.md", re.DOTALL)
 
 
 class FrontMatter(BaseModel):

@@ -20,7 +20,7 @@ MAX_TOLD = 10
 
 # `path:line` or `path:first-last`; nothing may stand before it that would make it the end of something longer.
 _PLACE = re.compile(rf"(?<![\w/.:@+-])(?:{WORKSPACE}/)?((?:[\w.@+-]+/)*[\w.@+-]+):(\d{{1,7}})(?:-(\d{{1,7}}))?(?!\w)")
-_FILE = re.compile(r".*/[^/]+|[^/]+\.\w*[A-Za-z]\w*")  # else `12:30` and `localhost:80` would be places
+_FILE = re.compile(r".*/[^/]+|[^/]+\.(?=\w*[A-Za-z])\w++")  # else `12:30` and `localhost:80` would be places
 
 
 def places(answer: str) -> list[Provenance]:

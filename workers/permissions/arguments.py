@@ -29,6 +29,7 @@ _GIT_KEYS = re.compile(
 _WORDS_RUN = {"git": re.compile(r"\w+::"), "go": re.compile(r".*-extld", re.DOTALL)}
 MAKES = ("make", "gmake")
 TARS = ("tar", "gtar", "bsdtar")
+_AROUND = re.compile(r"^\w+-(?:\w+-)+(?=g?cc|[gc]\+\+|ld|ar)|-[\d.]++$|(?<![\d.])[\d.]++$")
 _SUBCOMMAND = re.compile(r"[\w@%+=:,./-]+")
 # The built-in rules and every Makefile hand variables to a shell, and run what some of them name. So nothing that a
 # shell or make reads as more than words, and only for names that are no program's, or with values that are none.
@@ -173,7 +174,7 @@ def _reads_config(rest: Values) -> bool:
 def _name(values: Values) -> str:
     """The row's name for a program: without its folder, what it compiles for, and a version behind it."""
     base = (values[0] or "").rpartition("/")[2]
-    return base if base in PROGRAMS else re.sub(r"^\w+-(?:\w+-)+(?=g?cc|[gc]\+\+|ld|ar)|-?[\d.]+$", "", base)
+    return base if base in PROGRAMS else _AROUND.sub("", base)
 
 
 def _row(values: Values) -> Row | None:
@@ -183,7 +184,8 @@ def _row(values: Values) -> Row | None:
 @cache
 def _options(written: str) -> dict[str, str]:
     """Option → its marks."""
-    return {re.sub(r"[=!.?]+$", "", each) or each: re.sub(r"^.*?([=!.?]*)$", r"\1", each) for each in written.split()}
+    names = {each: each.rstrip("=!.?") for each in written.split()}
+    return {name or each: each.removeprefix(name) for each, name in names.items()}
 
 
 def _scan(values: Values, row: Row) -> tuple[int, bool, bool]:
@@ -280,6 +282,7 @@ _BLANKS = r"[^\S\n]*+"  # and never two ways to read a run of them
 _SED_PART = re.compile(
     rf"\s*+(?:{_SED_ADDRESS}(?:,[+~]?{_SED_ADDRESS})?)?{_BLANKS}!?{_BLANKS}(?:{_SED_COMMAND})?{_BLANKS}(?=[;}}\n]|$)"
 )
+_SED_GROUP = re.compile(rf"{_SED_ADDRESS}(?:,{_SED_ADDRESS})?\s*+!?\s*+(?=\{{)")
 _SED_FLAGS = re.compile(
     r"-[nErsuzi]+|--(?:quiet|silent|regexp-extended|in-place(?:=.*)?|separate|unbuffered|null-data|posix)"
 )
@@ -316,7 +319,7 @@ def _is_plain_sed(script: str) -> bool:
         found = _SED_PART.match(script, at)
         if found is None or found.end() == at:
             # `/x/{` opens a group
-            found = re.compile(rf"{_SED_ADDRESS}(?:,{_SED_ADDRESS})?\s*+!?\s*+(?=\{{)").match(script, at)
+            found = _SED_GROUP.match(script, at)
             if found is None:
                 return False
         at = found.end()

@@ -15,12 +15,17 @@ from .words import SimpleCommand, value_of
 
 _NAME = re.compile(r"(?<![\w$])\$?([A-Za-z_]\w*)")
 _POSITIONAL = re.compile(r"\$\{?[#!]?(?:[1-9@*]|[A-Za-z_]\w*\[[@*]\])")
-_SETS = re.compile(r"([A-Za-z_]\w*)\s*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)|(?:\+\+|--)\s*([A-Za-z_]\w*)")
+_SETS = re.compile(
+    r"(?<!\w)(?:(?![A-Za-z_])\w)*+([A-Za-z_]\w*+)\s*+(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)"
+    r"|(?:\+\+|--)\s*+([A-Za-z_]\w*+)"
+)
 _NUMBER = re.compile(r"[+-]?\d+")
 # `${n}`, `${n:-0}`: as much of a number as n is
 _SAME = re.compile(r"\"?\$\{?([A-Za-z_]\w*)(?::?[-=+]\d+)?\}?\"?")
 _COUNTS = re.compile(r"\"?\$(?:\{#[\w@*\[\]]+\}|[#?!$])\"?")
 _SLICE = re.compile(r"\$\{\w+(?:\[[@*]\])?:(?![-=+?])([^}]*)\}")
+# From the end of one run, or the beginning: else each bracket would be tried to the end.
+_INDEXED = re.compile(r"(?:^|[]@*])[^][@*]*+\[([^]@*]++)\]")
 _EXPANDED_MARK = "\0"
 # Two operands with nothing between them; a path that begins where a value may be empty.
 _NO_CALCULATION = re.compile(r"[\w\0]\s+[\w\0]|\0\w|\0/\s*[A-Za-z_]|\0/\d*/")
@@ -40,7 +45,7 @@ def regions(root: Node) -> Iterator[str]:
         elif node.type == "expansion":
             if found := _SLICE.fullmatch(source_of(node)):
                 yield found[1]
-            if (index := re.search(r"\[([^]@*]+)\]", source_of(node))) is not None:
+            if (index := _INDEXED.search(source_of(node))) is not None:
                 yield index[1]
         elif node.type == "binary_expression" and _compares_numbers(node):
             yield " ".join(source_of(child) for child in (node.children[0], node.children[-1]))
@@ -186,5 +191,5 @@ def _gives_number(node: Node) -> bool:
 
 _NUMERIC = (
     re.compile(r"date (?:-u )?\+(?:%[sNYmdHMSjuw])+|nproc|seq(?: -?\d+){1,3}"),
-    re.compile(r"wc(?: -[lcwm])+|stat (?:-c ?|--format=)%[sYXZ] \S+|grep -[ciEFwvx]*c[ciEFwvx]* \S+(?: \S+)?"),
+    re.compile(r"wc(?: -[lcwm])+|stat (?:-c ?|--format=)%[sYXZ] \S+|grep -(?=[iEFwvx]*+c)[ciEFwvx]++ \S+(?: \S+)?"),
 )

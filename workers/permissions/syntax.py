@@ -87,7 +87,7 @@ _LEAVES: dict[str, re.Pattern[str]] = {
     }.items()
 }
 # Nodes that are judged by their text alone: braces that only take a variable's value.
-_VALUE = r"(?:[\w./ :,@%+=~*-]|\$\w+|\$\{\w+\})*"
+_VALUE = r"(?:[\w./ :,@%+=~*-]|\$\w++|\$\{\w++\})*+"
 _INDEX = r"\[(?:[@*]|\d+|\$?[A-Za-z_]\w*)\]"
 _OFFSET = r"(?: ?-?\d+|\$?[A-Za-z_]\w*)"
 _WHOLE: dict[str, re.Pattern[str]] = {

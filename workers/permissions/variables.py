@@ -17,7 +17,7 @@ from .words import SimpleCommand, Word
 _OWN = re.compile(r"[a-z][a-z0-9_]*|_|_[a-z][a-z0-9_]*")
 # Lower-case, and read all the same: by downloaders, npm and yarn, configure scripts, bash, zsh and csh.
 _READ = re.compile(
-    r"\w*_proxy|(?:npm|yarn|pnpm|electron|bun|rvm|fish)_\w+|\w+_cv_\w+|cross_compiling|histchars|auto_resume"
+    r"(?=\w*_proxy\Z)\w++|(?:npm|yarn|pnpm|electron|bun|rvm|fish)_\w+|(?=\w+_cv_\w)\w++|cross_compiling|histchars|auto_resume"
     r"|debian_chroot|(?:f|cd|man|mail|module_)?path|fignore|prompt\d?|psvar|argv|status|aliases|galiases|saliases"
     r"|functions|commands|builtins|options|nameddirs|userdirs|parameters|dirstack|history|precmd\w*|preexec\w*"
     r"|chpwd\w*|periodic\w*|shell|home|term|user|cwd|watch|signals|cdable_vars"

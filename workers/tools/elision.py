@@ -15,7 +15,7 @@ def _words(text: str) -> frozenset[str]:
 
 _DOTS = ("...", "…")
 _MARKS = " \t#/*%;(){}[]<>!'\"`-,:|"
-_COMMENT = re.compile(r"\s*(?:[{(\[]?\s*(?:/[/*]|\*)|#|--|<!--|%|;|\"\"\"|''')")
+_COMMENT = re.compile(r"\s*+(?:[{(\[]?\s*+(?:/[/*]|\*)|#|--|<!--|%|;|\"\"\"|''')")
 _KEYS = _words(
     "rest remaining remainder existing unchanged omitted elided previous same other keep kept skipped truncated snip"
     " snipped"

@@ -19,8 +19,9 @@ from .patch_text import ADD, DELETE, MOVE, UPDATE
 from .paths import absolute
 
 # What tools call a path; one that may be left out stands for the whole workspace.
+BLANKS = " \t"
 PATHS = ("filePath", "path", "workdir")
-_HEADER = re.compile(rf"^({'|'.join(map(re.escape, (ADD, DELETE, UPDATE, MOVE)))})[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_HEADER = re.compile(rf"^({'|'.join(map(re.escape, (ADD, DELETE, UPDATE, MOVE)))})(.*)$", re.MULTILINE)
 
 
 class Rooted:
@@ -55,4 +56,4 @@ class Rooted:
         return absolute(posixpath.join(self._folder, path))
 
     def _patch(self, text: str) -> str:
-        return _HEADER.sub(lambda header: f"{header[1]} {self._located(header[2])}", text)
+        return _HEADER.sub(lambda header: f"{header[1]} {self._located(header[2].strip(BLANKS))}", text)

@@ -39,7 +39,7 @@ MAX_DEPTH = 8
 MAX_CHARS = 8 * 1024 * 1024
 
 _BLANKS = re.compile(r"[ \t\r\n\f\xa0]+")
-_TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
+_TRAILING = re.compile(r"(?<![ \t])[ \t]++$", re.MULTILINE)
 _EMPTY_LINES = re.compile(r"\n{3,}")
 
 
