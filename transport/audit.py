@@ -17,6 +17,7 @@ from envelope.redaction import redact_head
 from envelope.signature import Keyring
 
 TIMEOUT = "timeout"  # the actor of an ask that nobody answered in time
+MAX_TIME_MS = 250_000_000_000_000  # in the year 9892; calendars end soon after
 MAX_TOLD_CHARS = 1_000  # of a text in an entry: what was asked and said stands whole in the trace's stream
 _SEAL = b"muster audit seal\n"  # nothing else that the fleet's keys sign begins so
 
@@ -45,7 +46,7 @@ class AuditEntry:
         """`seq`, `time_ms`, `actor`, `action`, `subject`, `tenant`, `details`, `prev_hash`; none of a spoilt one."""
         try:
             found = json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return cast(dict[str, Any], found) if isinstance(found, dict) else {}
 
@@ -55,10 +56,13 @@ class AuditEntry:
 
     @property
     def time_ms(self) -> int:
-        return moment if isinstance(moment := self.fields.get("time_ms"), int) else 0
+        """0 where it is no time."""
+        moment = self.fields.get("time_ms")
+        return moment if isinstance(moment, int) and 0 <= moment < MAX_TIME_MS else 0
 
 
 End = tuple[int, str]  # number and hash of an entry
+NO_HEAD: End = (-1, "")  # of a chain whose head somebody has spoilt
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +221,8 @@ def _breaks(chain: Chain, keyring: Keyring) -> Iterator[Break]:
         prev_hash = entry.hash
     last = first + len(chain.entries) - 1
     if chain.head != (last, prev_hash or ""):
-        yield Break(chain.cell, last + 1, f"the log ends here, but its head is #{chain.head[0]}")
+        head = "cannot be read" if chain.head == NO_HEAD else f"is #{chain.head[0]}"
+        yield Break(chain.cell, last + 1, f"the log ends here, but its head {head}")
     if chain.seal and (why := _seal_trouble(chain.seal, chain, keyring)):
         yield Break(chain.cell, chain.seal.seq, why)
 

@@ -9,7 +9,7 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from envelope.agents import WorkerCard
 from envelope.codec import decode_request
@@ -210,10 +210,15 @@ class Consumer:
         except EnvelopeError as error:
             await self._settling.refuse(claim, error)
             return
+        delivery = Delivery(replace(claim, expires_at_ms=min(claim.expires_at_ms, self._last_ms(request))), request)
+        if claim.started_at_ms >= self._last_ms(request):
+            delivery.stop_reason = StopReason.EXPIRED
+            await self._settling.settle(delivery, ending(delivery))
+            return
         bind(task_id=request.task_id, trace_id=request.trace_id)
         _log.info("task_started", pool=self._pool, agent=request.agent, attempt=claim.lease.attempt)
         with attempt_span(claim, request):
-            await self._attempt(run, Delivery(claim, request))
+            await self._attempt(run, delivery)
 
     async def _attempt(self, run: _Run, delivery: Delivery) -> None:
         run.delivery = delivery
@@ -221,8 +226,7 @@ class Consumer:
         try:
             outcome = await self._outcome(delivery)
         finally:
-            if timer:
-                timer.cancel()
+            timer.cancel()
             run.delivery = None
         if run.superseded:
             outcome, delivery.stop_reason = None, StopReason.LOST
@@ -236,11 +240,18 @@ class Consumer:
             raise DecodeError(f"the envelope is of another task, {request.task_id} for {request.recipient}")
         return request
 
-    def _deadline_timer(self, delivery: Delivery) -> asyncio.TimerHandle | None:
-        """Of a far deadline the keeper hears in time; one that may pass before it renews needs a timer."""
-        left_ms = delivery.claim.expires_at_ms - delivery.claim.started_at_ms
-        if left_ms > self._transport.limits.lease_ms:
-            return None
+    def _last_ms(self, request: TaskRequest) -> int:
+        """By then the task is over, as it was signed: the queue takes no request that is older than the window. What
+        the record says may be written by whoever has a worker's password."""
+        return request.created_at_ms + self._transport.limits.replay_window_ms + request.deadline_ms
+
+    def _deadline_timer(self, delivery: Delivery) -> asyncio.TimerHandle:
+        """Of a far deadline the keeper hears in time, if its record still says so; one that may pass before it renews
+        needs a timer."""
+        end_ms = delivery.claim.expires_at_ms
+        if end_ms - delivery.claim.started_at_ms > self._transport.limits.lease_ms:
+            end_ms = self._last_ms(delivery.request)
+        left_ms = end_ms - delivery.claim.started_at_ms
         return asyncio.get_running_loop().call_later(left_ms / 1000, delivery.stop, StopReason.EXPIRED)
 
     async def _outcome(self, delivery: Delivery) -> Outcome | None:

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from envelope.errors import MusterError
 from transport.audit import Decision
 
 from ..api.tokens import Role, Token, Tokens
 from ..client import Muster
 from ..settings import load_settings
-from .console import data, note
+from .console import data, note, warn
 from .fleet import open_records
 from .person import person
 
@@ -75,11 +76,15 @@ async def _all() -> tuple[Token, ...]:
 async def _revoke(name: str) -> None:
     async with open_records(load_settings()) as muster:
         tokens = await tokens_of(muster)
-        await _note(muster, "revoke", await tokens.named(name))
+        taken = await tokens.named(name)
         await tokens.revoke(name)
+        try:  # what takes rights away waits for nothing
+            await _note(muster, "revoke", taken)
+        except MusterError as e:
+            warn(f"{name!r} is revoked, and that is not in the audit log: {e.message}", e.hint)
 
 
 async def _note(muster: Muster, action: str, token: Token) -> None:
-    """Before the deed: no token without an entry in the audit log."""
+    """Before a token is made: none is without an entry in the audit log."""
     told = {"role": token.role, **({"read_only": "true"} if token.read_only else {})}
     await muster.transport.audit.note(Decision(person(), action, token.name, token.tenant, told))

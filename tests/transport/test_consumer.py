@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+import redis.asyncio
 
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import Output
 from transport.consumer import Consumer, ConsumerEvent, Delivery, Ending, StopReason, What
+from transport.keys import CellKeys
 from transport.limits import Limits
 
 
@@ -326,3 +329,51 @@ async def test_a_fleet_with_other_limits_keeps_its_leases_by_them(make_fleet):
         assert await fleet.transport.claim("explore", "w2", slots=1, wait_s=2.0) == []
 
         assert (await fleet.transport.record(request.task_id)).lost_leases == 0
+
+
+# What a worker's Redis password can write: the record says another end than the request that was signed.
+OVER_AFTER_MS = 2_000
+
+
+async def record_says_later(raw, fleet, task_id: str, **fields: str) -> None:
+    later = int(time.time() * 1000) + 3_600_000
+    await raw.hset(CellKeys(fleet.name).name("task", task_id), mapping={"expires": later, **fields})
+
+
+@pytest.mark.redis
+async def test_no_task_outlives_its_signed_deadline(make_redis_fleet, redis_server):
+    fleet = await make_redis_fleet(Limits(replay_window_ms=OVER_AFTER_MS))
+    request = await fleet.submit(deadline_ms=900)
+    async with redis.asyncio.Redis.from_url(redis_server.url) as raw:
+        await record_says_later(raw, fleet, request.task_id)
+    async with serving(fleet) as state:
+        async with asyncio.timeout(20):
+            result = await fleet.ended(request.task_id)
+
+    assert state.stops == [(StopReason.EXPIRED, "")]
+    assert (result.status, result.errors[0].code) == (State.EXPIRED, ErrorCode.DEADLINE)
+    assert fleet.transport.limits.lease_ms > 900 + OVER_AFTER_MS  # the keeper would not have said so either
+
+
+@pytest.mark.redis
+async def test_what_ended_is_not_done_again_after_its_signed_deadline(make_redis_fleet, redis_server):
+    fleet = await make_redis_fleet(Limits(replay_window_ms=OVER_AFTER_MS))
+    done: list[str] = []
+
+    async def handle(delivery: Delivery):
+        done.append(delivery.request.task_id)
+        return fleet.result(delivery.claim, "done")
+
+    async with serving(fleet, handle), redis.asyncio.Redis.from_url(redis_server.url) as raw:
+        request = await fleet.submit(deadline_ms=900)
+        await fleet.ended(request.task_id)
+        await asyncio.sleep((request.created_at_ms + 900 + OVER_AFTER_MS) / 1000 - time.time() + 0.05)
+        keys = CellKeys(fleet.name)
+        await raw.hdel(keys.name("task", request.task_id), "result", "ended_by", "finished")
+        await record_says_later(raw, fleet, request.task_id, state="running", worker="gone")
+        await raw.zadd(keys.name("leases", "explore"), {request.task_id: 1})
+        async with asyncio.timeout(20):
+            result = await fleet.ended(request.task_id)
+
+    assert done == [request.task_id]
+    assert result.status is State.EXPIRED

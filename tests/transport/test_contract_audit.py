@@ -212,7 +212,10 @@ async def test_a_seal_under_another_fleets_key_counts_for_nothing(fleet):
     assert found and "cannot be trusted" in found.why
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"seq": "x"}', b"\xff"])
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[]", b"{}", b'{"seq": "x", "time_ms": 1e400}', b'{"time_ms": 9999999999999999}', b"\xff", b"[" * 9_000],
+)
 def test_an_entry_of_any_bytes_can_be_looked_at(body):
     entry = AuditEntry(0, body, "h")
 

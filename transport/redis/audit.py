@@ -5,17 +5,20 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from envelope.signature import Keyring
 
 from .. import bounds
-from ..audit import AuditEntry, Chain, Decision, End, Seal, details_of, may_begin_at, seal_fault, sealed
+from ..audit import NO_HEAD, AuditEntry, Chain, Decision, End, Seal, details_of, may_begin_at, seal_fault, sealed
+from ..errors import TransportError
 from . import records
 from .cell import Cell
 from .cells import Cells
 
 # About half a megabyte.
 PAGE = 1_000
+MAX_DIGITS = 18  # of an entry's number: more are no id of a stream
 
 Row = tuple[bytes, Sequence[bytes]]
 
@@ -55,7 +58,7 @@ class RedisAudit:
         head = await _head(cell)
         sealed_before = (old.seq, old.hash) if old else None
         first, is_full = await _begin(cell)
-        if not head[0] or not may_begin_at(first, is_full=is_full, seal=old, keyring=self._keyring):
+        if head[0] <= 0 or not may_begin_at(first, is_full=is_full, seal=old, keyring=self._keyring):
             return None
         if known and known[0] < first and old and not seal_fault(old, self._keyring):
             known = None  # it was dropped since; whoever sealed after it has seen it
@@ -77,7 +80,7 @@ async def _chain(cell: Cell) -> Chain:
     name, after, last = cell.keys.name("audit"), "-", b""
     entries: list[AuditEntry] = []
     while True:
-        rows: list[Row] = await cell.client.call("XRANGE", name, after, "+", "COUNT", PAGE)
+        rows: list[Row] | None = await _unless_spoilt(cell, "XRANGE", "audit", after, "+", "COUNT", PAGE)
         if not rows:
             break
         entries += [_entry(cell, row) for row in rows]
@@ -88,25 +91,27 @@ async def _chain(cell: Cell) -> Chain:
         after = f"({rows[-1][0].decode()}"
     is_full = len(entries) >= cell.limits.audit_entries
     begun = entries[0].seq if entries else 1
-    return Chain(cell.keys.cell, tuple(entries[: max(0, head[0] - begun + 1)]), head, seal, is_full)
+    if head != NO_HEAD:
+        entries = entries[: max(0, head[0] - begun + 1)]
+    return Chain(cell.keys.cell, tuple(entries), head, seal, is_full)
 
 
 async def _begin(cell: Cell) -> tuple[int, bool]:
     """The number of the first entry, and whether there are as many as are kept; counted after it was looked at."""
-    name = cell.keys.name("audit")
-    rows, length = await cell.client.read_many([("XRANGE", name, "-", "+", "COUNT", 1), ("XLEN", name)])
+    rows: list[Row] | None = await _unless_spoilt(cell, "XRANGE", "audit", "-", "+", "COUNT", 1)
+    length: int = await _unless_spoilt(cell, "XLEN", "audit") or 0
     return (_entry(cell, rows[0]).seq if rows else 1), length >= cell.limits.audit_entries
 
 
 async def _holds(cell: Cell, end: End) -> bool:
     name = f"{end[0]}-0"
-    rows: list[Row] = await cell.client.call("XRANGE", cell.keys.name("audit"), name, name)
+    rows: list[Row] | None = await _unless_spoilt(cell, "XRANGE", "audit", name, name)
     return bool(rows) and _entry(cell, rows[0]).hash == end[1]
 
 
 async def _latest(cell: Cell, limit: int) -> list[AuditEntry]:
-    rows: list[Row] = await cell.client.call("XREVRANGE", cell.keys.name("audit"), "+", "-", "COUNT", limit)
-    return [_entry(cell, row) for row in rows]
+    rows: list[Row] | None = await _unless_spoilt(cell, "XREVRANGE", "audit", "+", "-", "COUNT", limit)
+    return [_entry(cell, row) for row in rows or ()]
 
 
 def _entry(cell: Cell, row: Row) -> AuditEntry:
@@ -115,21 +120,43 @@ def _entry(cell: Cell, row: Row) -> AuditEntry:
 
 
 async def _head(cell: Cell) -> End:
-    seq, hash_ = await cell.client.call("HMGET", cell.keys.name("audithead"), "seq", "hash")
+    found = await _unless_spoilt(cell, "HMGET", "audithead", "seq", "hash")
+    if found is None:
+        return NO_HEAD
+    seq, hash_ = found
+    if seq is not None and not (seq.isdigit() and len(seq) <= MAX_DIGITS):
+        return NO_HEAD
     return int(seq or 0), (hash_ or b"").decode(errors="replace")
 
 
 async def _seal_of(cell: Cell) -> Seal | None:
-    found: list[bytes] = await cell.client.call("HGETALL", cell.keys.name("auditseal"))
-    text = {name.decode(): value.decode() for name, value in zip(found[::2], found[1::2], strict=True)}
-    if not text:
+    found: list[bytes] | None = await _unless_spoilt(cell, "HGETALL", "auditseal")
+    if found == []:
         return None
-    return Seal(
-        cell.keys.cell,
-        int(text["seq"]),
-        text["hash"],
-        int(text["at_ms"]),
-        text["key_id"],
-        text["mac"],
-        int(text.get("first", 1)),
-    )
+    try:
+        text = (
+            {name.decode(): value.decode() for name, value in zip(found[::2], found[1::2], strict=True)}
+            if found
+            else {}
+        )
+        return Seal(
+            cell.keys.cell,
+            int(text["seq"][:MAX_DIGITS]),
+            text["hash"],
+            int(text["at_ms"]),
+            text["key_id"],
+            text["mac"],
+            int(text.get("first", 1)),
+        )
+    except (ValueError, KeyError):
+        return Seal(cell.keys.cell, 0, "", 0, "", "")  # one that nobody has signed
+
+
+async def _unless_spoilt(cell: Cell, command: str, name: str, *arguments: str | int) -> Any:
+    """None where somebody has put something else in the key's place."""
+    try:
+        return await cell.client.call(command, cell.keys.name(name), *arguments)
+    except TransportError as error:
+        if "WRONGTYPE" not in str(error):
+            raise
+        return None

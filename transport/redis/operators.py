@@ -84,19 +84,26 @@ async def raise_cap(cell: Cell, trace_id: str, cap_microusd: int, by: str) -> Le
 async def ledger(cell: Cell, trace_id: str) -> Ledger:
     """Without a script, as everything that only reads."""
     found = await cell.client.call("HMGET", cell.keys.name("trace", trace_id), "root", "spent", "cap", "reserved")
-    root, spent, cap, reserved = found
+    root, *money = found
     if root is None:
         raise no_trace(trace_id)
-    return Ledger(int(spent or 0), None if cap is None else int(cap), int(reserved or 0))
+    return _ledger(*money)
 
 
 async def allotments(cell: Cell) -> Mapping[str, Allotment]:
     found: list[bytes] = await cell.client.call("HGETALL", cell.keys.name("tenants"))
-    rows = {name.decode(): row.decode().split(" ") for name, row in zip(found[::2], found[1::2], strict=True)}
-    return {
-        name: Allotment(float(weight), *(int(value) if value else None for value in bounds))
-        for name, (weight, *bounds) in rows.items()
-    }
+    pairs = zip(found[::2], found[1::2], strict=True)
+    rows = {name.decode(errors="replace"): row.decode(errors="replace").split(" ") for name, row in pairs}
+    return {name: given for name, row in rows.items() if (given := _allotment(row))}
+
+
+def _allotment(row: Sequence[str]) -> Allotment | None:
+    """None for what somebody has spoilt."""
+    try:
+        weight, *bounds = row
+        return Allotment(float(weight), *(int(value) if value else None for value in bounds))
+    except (ValueError, TypeError):
+        return None
 
 
 async def fund(cell: Cell, tenant: str, cap_microusd: int | None, by: str, only_lower: bool) -> Ledger:
@@ -108,5 +115,16 @@ async def fund(cell: Cell, tenant: str, cap_microusd: int | None, by: str, only_
 
 
 async def funds(cell: Cell, tenant: str) -> Ledger:
-    spent, cap, reserved = await cell.client.call("HMGET", cell.keys.name("money", tenant), "spent", "cap", "reserved")
-    return Ledger(int(spent or 0), None if cap is None else int(cap), int(reserved or 0))
+    return _ledger(*await cell.client.call("HMGET", cell.keys.name("money", tenant), "spent", "cap", "reserved"))
+
+
+def _ledger(spent: bytes | None, cap: bytes | None, reserved: bytes | None) -> Ledger:
+    return Ledger(_amount(spent) or 0, _amount(cap), _amount(reserved) or 0)
+
+
+def _amount(number: bytes | None) -> int | None:
+    """None for what somebody has spoilt, as the scripts read it."""
+    try:
+        return None if number is None else int(number)
+    except ValueError:
+        return None

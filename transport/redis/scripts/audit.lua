@@ -37,15 +37,55 @@ local function sha256(text)
   return table.concat(sums)
 end
 
--- Before the deed: what cannot be recorded is not done. `details`: a map with at least one field.
+-- Whoever has a worker's password writes to these keys, too, and must keep nobody from deciding. What is no hash goes.
+local function hash_at(name)
+  local found = redis.pcall('HEXISTS', name, '-')
+  if type(found) == 'table' and string.find(found.err, 'WRONGTYPE') then call('DEL', name) end
+  return name
+end
+
+-- Beyond it Lua prints numbers with an exponent.
+local MAX_SEQ = 1e12
+
+local function seq_of(text)
+  local seq = type(text) == 'string' and string.match(text, '^%d+$') and tonumber(text)
+  return seq and seq < MAX_SEQ and seq
+end
+
+-- What the log's next entry follows; false where its head is none.
+local function log_end()
+  local head = call('HMGET', hash_at(cell('audithead')), 'seq', 'hash')
+  if not head[1] and not head[2] then return 0, '' end
+  local has_hash = head[2] and #head[2] == 64 and not string.find(head[2], '%X')
+  return has_hash and seq_of(head[1]), head[2]
+end
+
+local function last_seq()
+  local last = redis.pcall('XREVRANGE', cell('audit'), '+', '-', 'COUNT', 1)
+  return not last.err and last[1] and seq_of(string.match(last[1][1], '^%d+'))
+end
+
+-- Before the deed: what cannot be recorded is not done. `details`: a map with at least one field. Where the log cannot be
+-- gone on with, the entry follows none, behind what stands there; where its stream takes no more entries it is the first
+-- of a new one, and no number one. `muster audit verify` shows either.
 local function note(actor, action, subject, tenant, details)
-  local head = call('HMGET', cell('audithead'), 'seq', 'hash')
-  local seq = tonumber(head[1] or 0) + 1
-  local body = cjson.encode({seq = seq, time_ms = now, actor = actor, action = action, subject = subject,
-                             tenant = tenant, details = details, prev_hash = head[2] or ''})
-  local hash = sha256(body)
-  call('XADD', cell('audit'), 'MAXLEN', '~', text_of(A.audit_entries), seq .. '-0', 'body', body, 'hash', hash)
-  call('HSET', cell('audithead'), 'seq', seq, 'hash', hash)
+  local function append(seq, prev_hash)
+    local body = cjson.encode({seq = seq, time_ms = now, actor = actor, action = action, subject = subject,
+                               tenant = tenant, details = details, prev_hash = prev_hash})
+    local hash = sha256(body)
+    local added = redis.pcall('XADD', cell('audit'), 'MAXLEN', '~', text_of(A.audit_entries), seq .. '-0',
+                              'body', body, 'hash', hash)
+    local why = type(added) == 'table' and added.err
+    if not why then return call('HSET', cell('audithead'), 'seq', seq, 'hash', hash) end
+    if string.find(why, 'WRONGTYPE') or string.find(why, 'top item') or string.find(why, 'exhausted') then return false end
+    error(why, 0)
+  end
+  local seq, prev_hash = log_end()
+  if seq and append(seq + 1, prev_hash) then return end
+  local last = last_seq()
+  if last and append(last + 1, '') then return end
+  call('DEL', cell('audit'))
+  append((seq or last or 1) + 2, '')
 end
 
 -- What a task does to those below it follows from a decision that stands here already.

@@ -182,14 +182,14 @@ local function release(held)
   for at = 1, #back, 2 do
     local name, distance = back[at], tonumber(back[at + 1])
     local kind, pool_name, tenant = place_of(name)
-    local pool = pool_of(pool_name)
+    local pool = kind and pool_of(pool_name)  -- somebody may have put junk in between
     if kind == 'flow' then
       put_back_flow(pool, tenant, name, distance)
       if pool.ready == 0 then sweep(pool) end
-    else
+    elseif kind then
       call('ZADD', key('lanes', pool_name), 'NX', pool.vtime + distance, name)
     end
-    if pool.ready > 0 then ring(pool_name) end
+    if kind and pool.ready > 0 then ring(pool_name) end
   end
 end
 

@@ -4,7 +4,7 @@
 local name = key('trace', A.trace)
 local found = call('HMGET', name, 'root', 'spent', 'cap', 'reserved')
 if not found[1] then return {} end
-local cap = tonumber(found[3] or -1)
+local cap = tonumber(found[3] or -1) or 0
 if cap >= 0 and cap < A.cap then
   local root = call('HGET', key('task', found[1]), 'flow')
   note(A.by, 'raise', A.trace, root and tenant_of(root) or '', {from_microusd = cap, to_microusd = A.cap})
@@ -15,4 +15,4 @@ if cap >= 0 and cap < A.cap then
     call('HSET', begin_chore('raise', A.trace, root and tenant_of(root) or '-'), 'by', A.by, 'cursor', kept_cursor(cursor))
   end
 end
-return {tonumber(found[2] or 0), cap, tonumber(found[4] or 0)}
+return {tonumber(found[2] or 0) or 0, cap, tonumber(found[4] or 0) or 0}
