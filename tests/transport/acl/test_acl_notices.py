@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from orchestrator.webhooks import run
 from orchestrator.webhooks.config import Webhook
 from orchestrator.webhooks.links import PATH, Links, link_keys
 from orchestrator.webhooks.run import run_webhooks
@@ -53,7 +54,9 @@ async def told(scene: Any, *statuses: int) -> AsyncIterator[asyncio.Queue[dict[s
 
 
 @pytest.fixture(autouse=True)
-def secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "PAUSES_S", (0.0,) * 8)
+    monkeypatch.setattr(run, "LOOK_S", 0.05)
     monkeypatch.setenv("HOOK_SECRET", "whsec_" + "QUFB" * 10)
 
 
