@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterable
 from contextlib import aclosing
+from functools import partial
 from typing import Any, cast
 
 from envelope.artifacts import FOLDER
@@ -39,7 +39,7 @@ async def found_in(driver: Driver, params: BatchParams, given: RepositoryInput, 
         return None
     printed = await _printed(driver, spec, given)
     files = await blobs_of(mirror.git_dir, given.base)
-    return await asyncio.to_thread(_keyed, printed, files, spec, given.name)  # others go on meanwhile
+    return await driver.aside(partial(_keyed, printed, files, spec, given.name))
 
 
 def undone_in(report: BatchReport) -> dict[str, dict[str, dict[str, str]]]:

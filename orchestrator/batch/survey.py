@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from repo.content import blobs_of, contents_of
 from repo.errors import OutputTooLarge, PatternRefused
+from repo.fairness import beside
 from repo.search import Occurrence, occurrences
+from transport.blobs.owners import acting_tenant
 
 from ..errors import BadInput
 from ..globs import matching
@@ -34,10 +36,11 @@ async def survey(
     if spec.shards.query is not None:
         found = await _searched(spec.shards, git_dir, base)
     # seconds, where there are many globs and files: others go on meanwhile
-    shards = await asyncio.to_thread(shards_of, blobs, spec.shards, max_shards=max_shards, name=name, found=found)
+    choose = partial(shards_of, blobs, spec.shards, max_shards=max_shards, name=name, found=found)
+    shards = await beside.run(acting_tenant(), choose)
     if spec.says(TARGET_VERSION):
         shards = _with_target_versions(shards, await _pythons(git_dir, blobs))
-    return await asyncio.to_thread(with_contents, shards, blobs, spec.shards.depends_on)
+    return await beside.run(acting_tenant(), partial(with_contents, shards, blobs, spec.shards.depends_on))
 
 
 async def oldest_of(git_dir: Path, base: str) -> Version | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from functools import partial
 
 from envelope.errors import ErrorCode
 from envelope.messages import Attachment, ErrorInfo, Output, TaskResult
@@ -21,8 +22,8 @@ async def drive_fanout(driver: Driver) -> TaskResult:
     """Everything that is submitted has a content key, so that this can be killed anywhere and run again."""
     params = params_of(FanoutParams, driver.request)
     content = await driver.transport.blobs.get(params.items)
-    items = await asyncio.to_thread(items_of_blob, content, count=params.count)
-    await asyncio.to_thread(require_short, driver.request.input.prompt, items)
+    items = await driver.aside(partial(items_of_blob, content, count=params.count))
+    await driver.aside(partial(require_short, driver.request.input.prompt, items))
     works: list[Work] = []
     for item in items:
         works.append(_work(driver, params, item))
