@@ -25,7 +25,7 @@ async def fetch_mirror(blobs: Blobs, cache_dir: Path, *, bundle_ref: str, base: 
         packed = folder / "repository.bundle"
         content = await blobs.get(bundle_ref)
         await asyncio.to_thread(packed.write_bytes, content)
-        return await mirror_of(cache_dir, bundle=packed, commit=base, key=bundle_ref)
+        return await mirror_of(cache_dir, bundle=packed, commit=base, shared_by=[bundle_ref])
 
 
 async def reference(

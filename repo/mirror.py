@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,11 +51,21 @@ class Mirror:
         found = await git("cat-file", "-e", f"{commit}^{{commit}}", git_dir=self.git_dir, ok=(0, 1, 128))
         return found.exit_code == 0
 
+    async def has_whole(self, commit: str) -> bool:
+        """With all its files: a fetch that broke off may have left a part of them."""
+        if self._has_seen(commit):
+            return True
+        asked = ("rev-list", "--quiet", "--objects", "--no-walk", "--end-of-options", commit)
+        return (await git(*asked, git_dir=self.git_dir, ok=(0, 128))).exit_code == 0
+
     async def resolve(self, ref: str) -> str:
-        """The commit id of a branch, tag or abbreviated id; `CommitMissing` when there is none."""
+        """The commit id of a branch, tag or abbreviated id; `CommitMissing` when there is none. Of a branch and a tag
+        with one name the branch counts, as for who clones it."""
         if self._has_seen(ref):
             return ref
-        commit = await self._id_of(ref, "commit")
+        branch = f"refs/heads/{ref}"
+        is_branch = not FULL_ID.fullmatch(ref) and await self._has_ref(branch)
+        commit = await self._id_of(branch if is_branch else ref, "commit")
         if commit == ref:
             self._remember(commit)
         return commit
@@ -75,6 +86,10 @@ class Mirror:
         with suppress(FileNotFoundError):  # somebody's own repository, which has no such folder
             (self.git_dir / SEEN / commit).touch()
 
+    async def _has_ref(self, name: str) -> bool:
+        found = await git("show-ref", "--verify", "--quiet", "--", name, git_dir=self.git_dir, ok=(0, 1, 128))
+        return found.exit_code == 0
+
     async def _id_of(self, ref: str, kind: str) -> str:
         asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{{kind}}}")
         found = await git(*asked, git_dir=self.git_dir, ok=(0, 1, 128))
@@ -91,24 +106,26 @@ async def mirror_of(
     url: str | None = None,
     bundle: Path | None = None,
     commit: str,
-    key: str | None = None,
+    shared_by: Sequence[str] = (),
     protocols: Collection[str] = DEFAULT_PROTOCOLS,
     env: Mapping[str, str] | None = None,
     max_bytes: int = MAX_REPOSITORY_BYTES,
 ) -> Mirror:
     """The mirror that holds `commit`, from exactly one of `url` and `bundle`; both are read only when it is missing.
 
-    `commit` may name a branch or a tag of `url`: it is fetched each time then, and `resolve` gives its id. `key`
-    lets several bundles of one repository share a mirror. Without it, a bundle's mirror belongs to its commit. `env`
-    is of the fetch alone: what must not stand in a command line. `RepositoryTooLarge` when the mirror would be more
-    than `max_bytes`; of what came until then nothing stays.
+    `commit` may name a branch or a tag of `url`: it is fetched each time then, and `resolve` gives its id. Who has a
+    mirror has all that others fetched into it: there is one for an address, or a bundle's commit, and for all of
+    `shared_by`, such as whose credential let it in. `env` is of the fetch alone: what must not stand in a command line.
+    `RepositoryTooLarge` when the mirror would be more than `max_bytes`; of what came until then nothing stays.
     """
     if (url is None) == (bundle is None):
         raise SourceRefused("A mirror needs either an address or a bundle")
-    name = hashlib.sha256((key or url or commit).encode()).hexdigest()[:32]
+    # As a list: no part of it, which a caller may have chosen, can look like two.
+    place = ["url", url] if url is not None else ["commit", commit] if not shared_by else ["bundle"]
+    name = hashlib.sha256(json.dumps([*place, *shared_by]).encode()).hexdigest()[:32]
     mirror = _mirror_named(cache_dir, name)
     stamp_use(mirror.git_dir.with_suffix(".lock"))
-    if FULL_ID.fullmatch(commit) and mirror.git_dir.exists() and await mirror.has(commit):
+    if FULL_ID.fullmatch(commit) and mirror.git_dir.exists() and await mirror.has_whole(commit):
         return mirror
     async with file_lock(mirror.git_dir.with_suffix(".lock")):
         try:
@@ -117,7 +134,7 @@ async def mirror_of(
             if full := full_disk(e, mirror.git_dir.parent):
                 raise full from e
             raise
-        if not (FULL_ID.fullmatch(commit) and await mirror.has(commit)):
+        if not (FULL_ID.fullmatch(commit) and await mirror.has_whole(commit)):
             if bundle is not None:
                 await unbundle(mirror.git_dir, bundle)
             if url is not None:
@@ -169,7 +186,16 @@ async def _fetch(
     exact = (f"{commit}:refs/muster/{commit}",)
     # Many servers hand out any commit by id, which is the smallest answer; the others hand out their refs only.
     attempts = [exact, everything] if FULL_ID.fullmatch(commit) else [everything]
-    options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--end-of-options", url)
+    # What is gone there goes here: a branch `x` would stand in the way of `x/y`. Objects stay, for who works on them.
+    options = (
+        "--quiet",
+        "--prune",
+        "--no-tags",
+        "--no-write-fetch-head",
+        "--no-recurse-submodules",
+        "--end-of-options",
+        url,
+    )
     into = object_environment(mirror.git_dir / INCOMING, mirror.objects)
     for refs in attempts:
         (mirror.git_dir / INCOMING / "pack").mkdir(parents=True, exist_ok=True)

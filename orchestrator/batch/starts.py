@@ -85,8 +85,8 @@ async def fetched(repository: Repository, cache_dir: Path, remote: Remote) -> St
     """
     url, protocols, env = remote.url, remote.protocols, remote.env
     commit = await commit_at(url, repository.base, protocols=protocols, env=env)
-    key = f"{url} by {remote.credential}" if remote.credential else None
-    mirror = await mirror_of(cache_dir, url=url, commit=commit, key=key, protocols=protocols, env=env)
+    shared_by = ["credential", remote.credential] if remote.credential else []
+    mirror = await mirror_of(cache_dir, url=url, commit=commit, shared_by=shared_by, protocols=protocols, env=env)
     return Start(mirror.git_dir, await mirror.resolve(commit), None, url=url, forge=repository.forge)
 
 
@@ -100,7 +100,7 @@ async def unpacked(repository: Repository, cache_dir: Path, blobs: Blobs | None)
         content = await blobs.get(repository.bundle)
         await asyncio.to_thread(packed.write_bytes, content)
         try:
-            mirror = await mirror_of(cache_dir, bundle=packed, commit=repository.base, key=repository.bundle)
+            mirror = await mirror_of(cache_dir, bundle=packed, commit=repository.base, shared_by=[repository.bundle])
         except RepositoryMissing as e:
             hint = "make it with `git bundle create FILE HEAD`, and name a commit that is in it"
             raise BadInput(f"the bundle of {repository.name} cannot be read", hint=hint) from e

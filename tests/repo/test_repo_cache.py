@@ -87,7 +87,7 @@ def test_of_several_owners_the_one_who_has_most_gives_way():
 
 async def test_use_keeps_a_repository(kept):
     mirror, commit, cache = kept
-    await mirror_of(cache, url=mirror.git_dir.as_uri(), commit=commit, key="another", protocols=("file",))
+    await mirror_of(cache, url=mirror.git_dir.as_uri(), commit=commit, shared_by=["another"], protocols=("file",))
     await checkout(mirror, commit, cache)
 
     assert await collect_repositories(cache, A_WEEK, now_s=time.time()) == []

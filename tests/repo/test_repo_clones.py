@@ -66,7 +66,7 @@ async def mirror_from(clone: Any, tmp_path: Path) -> tuple[Mirror, str]:
     assert (local.dirty, local.untracked) == ((), ())
     await bundle(local.place, local.head, tmp_path / "b")
     return await mirror_of(
-        tmp_path / "cache", bundle=tmp_path / "b", commit=local.head, key=str(clone.root)
+        tmp_path / "cache", bundle=tmp_path / "b", commit=local.head, shared_by=[str(clone.root)]
     ), local.head
 
 

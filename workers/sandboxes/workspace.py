@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -103,27 +103,28 @@ class Workspaces:
             case Workspace(url=None, bundle=str(ref), path=None):
                 file = await self._bundle_file(ref)
                 # who names a commit alone, and a bundle of its own, must not get another tenant's repository
-                return await mirror_of(self.cache_dir, bundle=file, commit=workspace.base, key=ref)
+                return await mirror_of(self.cache_dir, bundle=file, commit=workspace.base, shared_by=[ref])
             case Workspace(url=None, bundle=None, path=str(path)):
                 file, place = await self._bundled(Path(path), workspace.base)
-                return await mirror_of(self.cache_dir, bundle=file, commit=workspace.base, key=place)
+                return await mirror_of(self.cache_dir, bundle=file, commit=workspace.base, shared_by=["path", place])
             case _:
                 raise BadInput("a workspace needs exactly one of url, bundle and path")
 
     async def _fetched(self, url: str, workspace: Workspace) -> Mirror:
         """What came by a credential, or from this network, lies in a mirror of its own: without it nobody finds it."""
-        by, protocols, key = workspace.credentials, self.protocols, None
+        by, protocols = workspace.credentials, self.protocols
+        shared_by: Sequence[str] = ()
         env = self.credentials.for_fetch(by, url)
         if by:
-            key = f"{url} by {by}"
+            shared_by = ["credential", by]
         elif workspace.public:
-            env, protocols, key = await pinned_to_public(url), ("https",), f"{url} as the public"
+            env, protocols, shared_by = await pinned_to_public(url), ("https",), ["public"]
         commit = workspace.base
         return await mirror_of(
             self.cache_dir,
             url=url,
             commit=commit,
-            key=key,
+            shared_by=shared_by,
             protocols=protocols,
             env=env,
             max_bytes=self.max_repository_bytes,

@@ -30,7 +30,8 @@ async def mirrors(tmp_path: Path, settings: Settings) -> tuple[Mirror, Mirror]:
     commit = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True).strip()
     url = source.as_uri()
     one, other = [
-        await mirror_of(settings.cache_dir, url=url, commit=commit, key=key, protocols=("file",)) for key in "ab"
+        await mirror_of(settings.cache_dir, url=url, commit=commit, shared_by=[key], protocols=("file",))
+        for key in "ab"
     ]
     for mirror in (one, other):
         os.utime(mirror.git_dir.with_suffix(".lock"), (time.time() - 30 * DAY_S,) * 2)
