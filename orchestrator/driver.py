@@ -354,12 +354,16 @@ class Driver:
 
         A goal of its own has asked no model itself, but its agents have.
         """
-        asked_a_model = bool(result.metrics.turns) or recipient == DRIVERS
-        if result.trace_id == self.request.trace_id or not asked_a_model:
-            return result.metrics.cost_microusd
-        records = await self.transport.tasks(trace_id=result.trace_id, limit=MAX_TASKS_PER_SHARD)
-        others = [await self.transport.result(record.task_id) for record in records if record.task_id != result.task_id]
-        return result.metrics.cost_microusd + sum(other.metrics.cost_microusd for other in others if other)
+        told = result.metrics.cost_microusd
+        if result.trace_id == self.request.trace_id:
+            return told
+        if result.metrics.turns or recipient == DRIVERS:
+            records = await self.transport.tasks(trace_id=result.trace_id, limit=MAX_TASKS_PER_SHARD)
+            ids = [record.task_id for record in records if record.task_id != result.task_id]
+            others = [await self.transport.result(task_id) for task_id in ids]
+            told += sum(other.metrics.cost_microusd for other in others if other)
+        # Attempts that were lost have paid, too, and no result says so.
+        return max(told, (await self.transport.ledger(result.trace_id)).spent_microusd)
 
 
 @dataclass(frozen=True, slots=True)

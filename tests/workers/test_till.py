@@ -110,6 +110,35 @@ async def test_a_call_that_the_cap_does_not_allow_is_refused_with_the_reason(tra
         assert stop.hint == "`muster task resume TASK --budget USD`"
 
 
+@pytest.mark.parametrize("cap", [None, 1_000_000])
+async def test_no_call_costs_more_than_is_left_of_the_tasks_own_budget(transport, claimed, cap):
+    """As of a subagent, whose trace has money for more."""
+    [claim] = await claimed(cap)
+    async with Reporter(transport, claim.lease) as reporter:
+        await reporter.ask_ledger()
+        till = TraceTill(reporter, PRICE, LIMITS)
+
+        assert await till.reserve(1_000, 5_000) == 5_000
+        assert till.output_tokens == 2_000
+        stop = await till.reserve(1_000, 1_000 + 2 * MIN_OUTPUT_TOKENS - 1)
+        assert isinstance(stop, Stop) and stop.code is ErrorCode.BUDGET
+        assert "the task's own budget" in stop.detail
+
+
+async def test_a_model_without_a_price_is_asked_no_more_once_there_is_a_cap(transport, claimed):
+    [claim] = await claimed(None)
+    async with Reporter(transport, claim.lease) as reporter:
+        till = TraceTill(reporter, None, LIMITS)
+        await reporter.ask_ledger()
+        assert await till.reserve(1_000) == 0
+        await transport.fund(request_for().tenant, 1, by="ann")
+        await reporter.ask_ledger()
+
+        stop = await till.reserve(1_000)
+        await transport.fund(request_for().tenant, None, by="ann")
+    assert isinstance(stop, Stop) and "price" in stop.detail
+
+
 async def test_a_call_waits_for_money_that_another_one_holds(transport, claimed):
     [claim] = await claimed(WHOLE_CALL + 1)
     async with Reporter(transport, claim.lease) as reporter:

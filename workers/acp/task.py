@@ -21,6 +21,7 @@ from ..agent_task.task import (
     SHOWN_PROMPT_CHARS,
     require_price,
     spent,
+    with_all_that_was_paid,
     with_its_traces_cap,
     without_what_its_caller_has,
 )
@@ -67,7 +68,7 @@ class EngineTasks:
         _require_led_alone(request)
         check_refs(request.context_refs)
         turns = Turns(self.kit.transport, attempt)
-        session = await self._session(attempt, turns)
+        session = await with_all_that_was_paid(await self._session(attempt, turns), attempt, self.kit.transport)
         attempt.reporter.totals.metrics = spent(session)
         if attempt.claim.checkpoint is None:
             report(MessageAdded(role="user", text=request.input.prompt[:SHOWN_PROMPT_CHARS]))

@@ -39,10 +39,17 @@ def to_go_on(whose: str) -> str:
     return "`muster task resume TASK --budget USD`"
 
 
+def money_left(session: Session) -> int | None:
+    """Of the session's own budget, in micro-dollars; None: it has no limit of its own."""
+    allowed = session.budget.max_cost_microusd
+    return None if allowed is None else allowed - session.cost_microusd
+
+
 def why_stop(session: Session, *, trace_exhausted: bool) -> Stop | None:
     """The first grant that leaves nothing for another turn; None while the session may go on.
 
-    Tokens and money are known after a call only, so the call that reaches a limit is paid and is the last.
+    Tokens are known after a call only, so the call that reaches a limit is paid and is the last. Of money no call is
+    made that what is left cannot pay (`paying.py`).
     """
     budget, spent = session.budget, session.usage.total_tokens
     if budget.max_turns is not None and session.turn >= budget.max_turns:

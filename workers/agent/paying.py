@@ -13,7 +13,7 @@ from ..llm.base import ChatMessage, Completed, Failed, ToolChoice, ToolSpec
 from .account import Account
 from .asking import ask
 from .bound import Size
-from .budget import Stop
+from .budget import Stop, money_left
 from .finish import finish_reason
 from .history import failed
 from .means import Loop
@@ -44,7 +44,7 @@ async def paid_call(
 
     A stop: there is no money for it, and nothing has happened.
     """
-    held = await loop.till.reserve(size.most)
+    held = await loop.till.reserve(size.most, money_left(session))
     if isinstance(held, Stop):
         return held
     turn = session.turn + 1

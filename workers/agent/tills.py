@@ -16,8 +16,9 @@ Pricing = Callable[[Usage, str], int]
 class Till(Protocol):
     """The money of a session's trace."""
 
-    async def reserve(self, input_tokens: int) -> int | Stop:
-        """Set aside what a call can cost at most, in micro-dollars; a stop when the cap does not allow the call."""
+    async def reserve(self, input_tokens: int, own_left_microusd: int | None = None) -> int | Stop:
+        """Set aside what a call can cost at most, in micro-dollars; a stop when the cap does not allow the call, or
+        what is left of the session's own budget does not."""
         ...
 
     async def reserve_more(self, microusd: int) -> bool:
@@ -32,7 +33,7 @@ class Till(Protocol):
 class NoTill:
     """For a model without a price: it has no cap either."""
 
-    async def reserve(self, input_tokens: int) -> int:
+    async def reserve(self, input_tokens: int, own_left_microusd: int | None = None) -> int:
         return 0
 
     async def reserve_more(self, microusd: int) -> bool:

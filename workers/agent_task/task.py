@@ -12,7 +12,7 @@ from envelope.agents import price_hint
 from envelope.budget import Metrics
 from envelope.events import MessageAdded
 from envelope.messages import Attachment, Output, TaskRequest
-from transport.base import Wait
+from transport.base import Transport, Wait
 from transport.delivery import Pause
 from transport.money import Ledger
 from transport.raising import ask_for_more, ask_for_more_of_tenant
@@ -69,7 +69,8 @@ class AgentTasks:
         check_refs(attempt.request.context_refs)
         folder_of(attempt.request)
         turns, report = Turns(self.kit.transport, attempt), attempt.reporter.report
-        session = await with_plan_file(await self._session(attempt, turns, tape), attempt, tape)
+        session = await with_all_that_was_paid(await self._session(attempt, turns, tape), attempt, self.kit.transport)
+        session = await with_plan_file(session, attempt, tape)
         tape.opened(session)
         attempt.reporter.totals.metrics = spent(session)
         if attempt.claim.checkpoint is None:
@@ -154,6 +155,14 @@ def with_its_traces_cap(session: Session, ledger: Ledger) -> Session:
     if not budget.waits_at_cap or budget.max_cost_microusd != ledger.cap_microusd:
         return session
     return session.model_copy(update={"budget": budget.model_copy(update={"max_cost_microusd": None})})
+
+
+async def with_all_that_was_paid(session: Session, attempt: Attempt, transport: Transport) -> Session:
+    """What attempts before have paid after they had stored the session last: the money of their last turn is gone."""
+    if attempt.claim.lease.attempt == 1:
+        return session
+    paid = (await transport.record(attempt.request.task_id)).spent_microusd
+    return session.model_copy(update={"cost_microusd": max(session.cost_microusd, paid)})
 
 
 def spent(session: Session) -> Metrics:

@@ -41,15 +41,20 @@ class TraceTill:
         self._limit = limits.output or ASSUMED_OUTPUT_TOKENS
         self.output_tokens: int | None = None
 
-    async def reserve(self, input_tokens: int) -> int | Stop:
+    async def reserve(self, input_tokens: int, own_left_microusd: int | None = None) -> int | Stop:
         """Waits while other calls of the trace hold what is missing; a stop when the money is spent."""
         ledger: Ledger | None = self._reporter.ledger.tightest
-        if self._price is None or ledger.cap_microusd is None:
+        if ledger.cap_microusd is None and own_left_microusd is None:
             return 0
+        if self._price is None:  # the cap came later
+            return _unpriced()
         pause_s = FIRST_PAUSE_S
         while ledger is not None:
-            call = _affordable(self._price, ledger, input_tokens, self._limit)
+            left = None if ledger.cap_microusd is None else ledger.cap_microusd - ledger.spent_microusd
+            call = None if left is not None and left < 0 else self._affordable(left, own_left_microusd, input_tokens)
             if call is None:
+                if own_left_microusd is not None and (left is None or own_left_microusd < left):
+                    return _own_spent(own_left_microusd)
                 break
             self.output_tokens = call.output_tokens
             if await self._reporter.reserve(call.microusd):
@@ -61,6 +66,20 @@ class TraceTill:
         found = self._reporter.ledger
         is_tenants = found.tightest is not found
         return _spent(ledger or found.tightest, waits=self._waits_at_cap, is_tenants=is_tenants)
+
+    def _affordable(self, left: int | None, own_left: int | None, input_tokens: int) -> _Call | None:
+        """The call with as much room for its reply as what is not spent yet can pay. No other call has what is own."""
+        assert self._price is not None
+        call = None
+        limit = self._limit
+        for amount, at_once in ((left, CALLS_AT_ONCE), (own_left, 1)):
+            if amount is None:
+                continue
+            call = _affordable(self._price, amount, input_tokens, limit, at_once=at_once)
+            if call is None:
+                return None
+            limit = call.output_tokens
+        return call
 
     async def _look(self) -> Ledger | None:
         """The money as it is now; None when more is spent and set aside than the cap allows."""
@@ -80,16 +99,14 @@ class _Call:
     microusd: int
 
 
-def _affordable(price: Price, ledger: Ledger, input_tokens: int, output_tokens: int) -> _Call | None:
-    """The call with as much room for its reply as what is not spent yet can pay."""
-    left = (ledger.cap_microusd or 0) - ledger.spent_microusd
+def _affordable(price: Price, left: int, input_tokens: int, output_tokens: int, *, at_once: int) -> _Call | None:
     for_input = cost_microusd(price, Usage(input_tokens=input_tokens))
     if per_output := price.rates(input_tokens).output_microusd:
         paid = max(0, left - for_input) * TOKENS_PER_PRICE // per_output
         if paid < min(output_tokens, MIN_OUTPUT_TOKENS):
             return None
         # Thoughts count, too, so a model's own limit is high; but what one call may cost, no other can have.
-        output_tokens = min(output_tokens, paid, max(MAX_OUTPUT_TOKENS, paid // CALLS_AT_ONCE))
+        output_tokens = min(output_tokens, paid, max(MAX_OUTPUT_TOKENS, paid // at_once))
     whole = cost_microusd(price, Usage(input_tokens=input_tokens, output_tokens=output_tokens))
     return _Call(output_tokens, whole) if whole <= left else None
 
@@ -116,4 +133,22 @@ def _spent(ledger: Ledger, *, waits: bool, is_tenants: bool) -> Stop:
         to_go_on(whose),
         waits_at_microusd=ledger.cap_microusd if waits else None,
         waits_for_tenant=waits and is_tenants,
+    )
+
+
+def _own_spent(left_microusd: int) -> Stop:
+    return Stop(
+        BudgetReached(limit="cost", spent=0, allowed=max(0, left_microusd)),
+        ErrorCode.BUDGET,
+        f"${max(0, left_microusd) / 1e6:.4f} are left of the task's own budget, which pays for no other model call",
+        to_go_on("trace"),
+    )
+
+
+def _unpriced() -> Stop:
+    return Stop(
+        BudgetReached(limit="cost", spent=0, allowed=0),
+        ErrorCode.BUDGET,
+        "the price of the model is not known, and there is a cost cap by now",
+        "name its price in MUSTER_PRICES, then `muster task resume TASK`",
     )

@@ -12,8 +12,9 @@ import pytest
 
 from envelope.agents import AgentCard
 from envelope.errors import ErrorCode
+from envelope.events import WarningRaised
 from envelope.lifecycle import State
-from envelope.messages import TaskRequest
+from envelope.messages import TaskProgress, TaskRequest
 from orchestrator.cli.outcome import exit_code_of
 from orchestrator.errors import BadBatchFile, BadInput
 from orchestrator.evaluation.file import parse_suite
@@ -23,6 +24,7 @@ from orchestrator.evaluation.report import EvalReport, report_of
 from orchestrator.evaluation.request import eval_request
 from orchestrator.submit import VERIFY, step_of
 from repo.mirror import mirror_of
+from transport.delivery import Again
 from transport.errors import NotFound
 
 BUILD = AgentCard(name="build", mode="primary", pool="build", auth_scope=("read:**", "edit:**", "bash:**"))
@@ -540,3 +542,34 @@ async def test_the_budget_of_a_suite_is_not_raised_while_it_runs(suites):
 async def test_a_report_is_asked_of_a_suite_alone(suites):
     with pytest.raises(NotFound):
         await suites.stage.muster.evals.report("019a0000-0000-7000-8000-000000000000")
+
+
+async def test_what_lost_attempts_have_paid_is_the_suites(redis_stage):
+    """As of a worker that was drained: its result knows the last attempt alone, the trace's ledger all."""
+    stage, handle, traces = redis_stage, redis_stage.builders.handle, set[str]()
+
+    async def handled(delivery):
+        if delivery.request.agent == VERIFY:
+            return await handle(delivery)
+        lease = delivery.claim.lease
+        traces.add(lease.trace_id)
+        charge = 400_000 if lease.attempt == 1 else 100_000
+        told = TaskProgress(
+            trace_id=lease.trace_id,
+            task_id=lease.task_id,
+            attempt=lease.attempt,
+            seq=0,
+            at_ms=1,
+            status=State.RUNNING,
+            events=(WarningRaised(message="at work"),),
+        )
+        await stage.transport.emit(lease, told, charge_microusd=charge)
+        return Again(ErrorCode.SANDBOX, "drained") if lease.attempt == 1 else await handle(delivery)
+
+    stage.builders.handle = handled
+    stage.builders.cost = lambda task: 0 if task.agent == VERIFY else 100_000
+    limits = "[limits]\nbudget_usd = 1.0\nsample_budget_usd = 0.5\nconcurrency = 1\n"
+    await Suites(stage).run(f"{SUITE}{limits}")
+    paid = [(await stage.transport.ledger(trace)).spent_microusd for trace in traces]
+
+    assert sum(paid) == 1_000_000
