@@ -21,6 +21,17 @@ MIN_VERSION = (6, 2)
 # got it later is not known here, so they count as affected: they are refused only with users that nobody should have.
 DROPS_SINCE, REDIS_MENDED, VALKEY_MENDED = (7, 0), (8, 6), (9, 1, 2)
 DEFAULT_USER = "default"
+# Can a script change what texts are to all users' scripts? Ours have locked it where it can be (`lib.lua`).
+OPEN_LUA = """
+local texts = getmetatable('')
+if texts == 'locked' or type(texts) == 'table' and pcall(rawset, texts, '__muster', nil) then return 1 end
+return 0
+"""
+LUA_FAULT = (
+    "lets users change each other's scripts (CVE-2025-46818), and has the other faults of its age: whoever has a "
+    "worker's password may get an orchestrator's rights"
+)
+LUA_HINT = "use Redis 6.2.20, 7.2.11, 7.4.6, 8.0.4, 8.2.2, Valkey 7.2.11, 8.0.6, 8.1.4 or newer"
 RUNBOOK = "docs/runbooks/RedisForgotTasks.md"
 # For a cell that does not answer when others have: a process starts without it.
 STARTING_PATIENCE_S = 2.0
@@ -79,6 +90,8 @@ async def _check_server(cell: Cell, *, clustered: bool, user: str) -> None:
     seconds, micros = await client.call("TIME")
     ours_ms = (before_ms + time.time() * 1000) / 2
     _refuse_unfit(info, clustered=clustered)
+    if user != DEFAULT_USER and cell.keys.cell == 0 and (fault := await lua_fault(cell)):
+        _log.warning("redis_lua_is_shared", why=f"it {fault}", hint=LUA_HINT)
     if user != DEFAULT_USER and _drops_transactions(info):  # what `default` itself does, it may do again
         await _refuse_forgetful(cell, info)
     _refuse_clock(int(seconds) * 1000 + int(micros) / 1000 - ours_ms, cell.limits.replay_window_ms)
@@ -147,6 +160,17 @@ async def _refuse_forgetful(cell: Cell, info: Mapping[str, str]) -> None:
         "restart the server with it. Do not run BGREWRITEAOF: what a restart forgot is in the file until then, and "
         f"{RUNBOOK} brings it back",
     )
+
+
+async def lua_fault(cell: Cell) -> str:
+    """Found by trying it: distributions mend servers and leave their numbers."""
+    try:
+        is_open = await cell.client.hasty().call("EVAL", OPEN_LUA, 1, cell.keys.name("meta"))
+    except Unreachable:
+        raise
+    except TransportError:  # a role that runs no scripts
+        return ""
+    return LUA_FAULT if is_open else ""
 
 
 def _refuse_clock(ahead_ms: float, window_ms: int) -> None:
