@@ -90,8 +90,6 @@ async def _check_server(cell: Cell, *, clustered: bool, user: str) -> None:
     seconds, micros = await client.call("TIME")
     ours_ms = (before_ms + time.time() * 1000) / 2
     _refuse_unfit(info, clustered=clustered)
-    if user != DEFAULT_USER and cell.keys.cell == 0 and (fault := await lua_fault(cell)):
-        _log.warning("redis_lua_is_shared", why=f"it {fault}", hint=LUA_HINT)
     if user != DEFAULT_USER and _drops_transactions(info):  # what `default` itself does, it may do again
         await _refuse_forgetful(cell, info)
     _refuse_clock(int(seconds) * 1000 + int(micros) / 1000 - ours_ms, cell.limits.replay_window_ms)
@@ -163,12 +161,10 @@ async def _refuse_forgetful(cell: Cell, info: Mapping[str, str]) -> None:
 
 
 async def lua_fault(cell: Cell) -> str:
-    """Found by trying it: distributions mend servers and leave their numbers."""
+    """Found by trying it, not for those who may only read: distributions mend servers and leave their numbers."""
     try:
         is_open = await cell.client.hasty().call("EVAL", OPEN_LUA, 1, cell.keys.name("meta"))
-    except Unreachable:
-        raise
-    except TransportError:  # a role that runs no scripts
+    except NotPermitted:
         return ""
     return LUA_FAULT if is_open else ""
 
