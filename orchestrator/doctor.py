@@ -24,6 +24,7 @@ from repo.errors import RepoError
 from repo.version import OLDEST_GIT, git_version
 from transport import approvals
 from transport.embedded import LEAST_FREE_BYTES, find_server, socket_path
+from transport.redis import RedisTransport
 from transport.settings import connect, user_file
 
 from .settings import Settings, load_settings
@@ -128,11 +129,14 @@ async def _redis(settings: Settings) -> Check:
         transport = await connect(settings)
         try:
             used, most = await transport.memory_used(), settings.limits.memory_share
+            fault = await transport.lua_fault() if isinstance(transport, RedisTransport) else None
         finally:
             await transport.close()
     except MusterError as error:
         return Check("Redis", Health.FAILS, error.message, error.hint)
     found = "the one at MUSTER_REDIS_URL answers and evicts nothing"
+    if fault:
+        return Check("Redis", Health.NOTE, f"{found}, but {fault[0]}", fault[1])
     if used < most:
         return works("Redis", found)
     full = f"{found}, but its memory is {used * 100:.0f} % full; no new task is accepted beyond {most * 100:.0f} %"

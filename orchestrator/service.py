@@ -28,6 +28,7 @@ from transport.errors import Fenced, NotFound, Refused
 from transport.metrics.common import StoreCounts
 from transport.metrics.health import Ready
 from transport.metrics.process import serve_process
+from transport.redis import RedisTransport
 from transport.settings import connect
 from transport.state_folder import keep_files_private
 from transport.watchdog import bound_memory, watch_steps
@@ -132,6 +133,8 @@ async def serve(settings: Settings, stop: asyncio.Event, hurry: asyncio.Event) -
         ready = Ready(asyncio.get_running_loop(), stop.is_set, {"redis": transport.now_ms}, (MusterError, OSError))
         port = stack.enter_context(serve_process(metrics.shown, settings, consumer.pulse, ready))
         card = card.model_copy(update={"metrics_port": port})
+        if isinstance(transport, RedisTransport) and (fault := await transport.lua_fault()):
+            log.warning("redis_lua_is_shared", why=f"the Redis server {fault[0]}", hint=fault[1])
         log.info("orchestrator_started", worker=card.worker, metrics_port=port)
         view = FleetView(transport, metrics.shown, hears_news=bool(settings.webhooks))
         published = Published(settings.state_dir / "publications", metrics)

@@ -11,12 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from ..asks import OpenAsk, ask_to_answer, find_ask, reply_to
-from ..settings import load_settings
+from ..errors import BadInput
+from ..settings import Settings, load_settings
 from ..units import duration
 from ..words import short
-from .asking import show_ask, subject
+from .asking import note_shown, show_ask, shown_of, subject
 from .completing import ask_ids
-from .console import data, note, people, plain
+from .console import data, interactive, note, people, plain
 from .fleet import open_fleet, open_records
 from .known import looked_up
 from .options import JsonLines
@@ -60,8 +61,10 @@ def answer(
 
 
 async def _list(as_json: bool) -> None:
-    async with open_records(load_settings()) as muster:
+    settings = load_settings()
+    async with open_records(settings) as muster:
         asks, now_ms = await muster.asks(), await muster.transport.now_ms()
+    note_shown(settings.state_dir, asks)
     if as_json:
         for one in asks:
             data(_json(one))
@@ -79,23 +82,40 @@ async def _list(as_json: bool) -> None:
 
 
 async def _show(words: str, as_json: bool) -> None:
-    async with open_records(load_settings()) as muster:
+    settings = load_settings()
+    async with open_records(settings) as muster:
         one = await find_ask(muster.transport, words)
     if as_json:
+        note_shown(settings.state_dir, [one])
         data(_json(one))
         return
-    show_ask(one)
+    show_ask(one, settings.state_dir)
 
 
 async def _answer(words: str, choice: str, message: str, says: list[str]) -> None:
     settings = load_settings()
     one = await looked_up(settings, lambda muster: ask_to_answer(muster.transport, words))
     reply = reply_to(one.ask, choice, message=message, says=says, task_id=one.task.task_id)
+    if reply.choice != "reject" and one.has_text:
+        _require_shown(settings, one)
     async with open_fleet(settings) as muster:
         await muster.reply(one, reply, by=person())
     note(f"its task goes on; see it with: muster task watch {one.task.task_id}")
 
 
+def _require_shown(settings: Settings, one: OpenAsk) -> None:
+    """A yes is to what was shown here. Where nothing was, it is shown now: at a terminal before the yes counts."""
+    shown = shown_of(settings.state_dir, one.ask.ask_id)
+    if shown and shown != one.ask.digest():
+        what = "the question is another than the one that you were shown"
+        raise BadInput(what, hint=f"see it again: muster ask show {one.ask.ask_id}")
+    if not shown:
+        show_ask(one, settings.state_dir)
+        if interactive():
+            typer.confirm("is that what you answer?", abort=True, err=True)
+
+
 def _json(one: OpenAsk) -> str:
     known = one.ask.model_dump(mode="json", exclude={"kind"})
+    known["asked"] = one.ask.digest() if one.has_text else ""
     return json.dumps({**known, "task_id": one.task.task_id, "trace_id": one.task.trace_id, "agent": one.task.agent})

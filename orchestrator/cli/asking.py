@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
 
 from rich.text import Text
 
 from envelope.asks import Question, Reply
 from envelope.events import AskOpened
+from transport.errors import Unreachable
+from transport.state_folder import held
 
 from ..asks import PLAN_EXIT, OpenAsk, reply_to
 from ..client import Muster
@@ -15,6 +20,9 @@ from ..errors import Answered, BadInput
 from .console import people, plain, warn
 from .interrupt import read_line
 from .person import person
+
+_SHOWN = "approvals/shown.json"
+MAX_SHOWN = 1_000  # the latest
 
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -55,15 +63,41 @@ def _how(ask: AskOpened) -> str:
     return f"once | {'always | ' if ask.always else ''}reject [--message TEXT]"
 
 
-def show_ask(one: OpenAsk) -> None:
+def show_ask(one: OpenAsk, state_dir: Path) -> None:
+    """To whoever types here; what they answer then is to that."""
     for line in ask_lines(one.ask, one.task.agent):
         style = COLOURS.get(line[4:5], "") if line.startswith("  | ") else ""
         people().print(Text(line, style=style), soft_wrap=True)
+    note_shown(state_dir, [one])
+
+
+def note_shown(state_dir: Path, asks: Iterable[OpenAsk]) -> None:
+    """Whoever has a worker's Redis password can change a question between a look and the answer: `shown_of` says what
+    was looked at on this machine. What cannot be noted is shown once more."""
+    file = state_dir / _SHOWN
+    with suppress(OSError, Unreachable), held(file.with_name("lock")):
+        known = _shown(file) | {one.ask.ask_id: one.ask.digest() for one in asks if one.has_text}
+        new = file.with_suffix(".new")
+        new.write_text(json.dumps(dict([*known.items()][-MAX_SHOWN:])))
+        new.chmod(0o600)
+        new.replace(file)
+
+
+def shown_of(state_dir: Path, ask_id: str) -> str:
+    """The digest of what was shown for it; empty where nothing was."""
+    return _shown(state_dir / _SHOWN).get(ask_id, "")
+
+
+def _shown(file: Path) -> dict[str, str]:
+    try:
+        return dict(json.loads(file.read_text()))
+    except (OSError, ValueError, TypeError):
+        return {}
 
 
 async def ask_at_keyboard(muster: Muster, one: OpenAsk) -> None:
     """Show an ask and take its answer from the terminal; `EOFError` when that has gone."""
-    show_ask(one)
+    show_ask(one, muster.settings.state_dir)
     reply = await _reply(one)
     try:
         await muster.reply(one, reply, by=person())

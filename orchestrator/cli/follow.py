@@ -162,7 +162,7 @@ class _Showing:
         """How new asks are answered elsewhere; False when none is open."""
         asks = [one for ask_id in self._new() if (one := await self._open(ask_id))]
         for one in asks:
-            show_ask(one)
+            show_ask(one, self._muster.settings.state_dir)
         return bool(asks)
 
 

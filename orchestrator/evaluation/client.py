@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, Unpack
 
+from pydantic import TypeAdapter, ValidationError
+
 from envelope.agents import AgentCard, WorkerCard
 from envelope.errors import require_room
 from envelope.ids import BlobRef
 from envelope.messages import TaskRequest
 from transport.base import Handle
 
+from ..batch.part import FileName
 from ..batch.plan import Sources
 from ..catalogue import agent_named
 from ..errors import BadInput, UnderWay
@@ -21,11 +24,14 @@ from ..looking import require_writing
 from ..records import Records
 from ..submit import EVAL, step_of
 from .file import load_suite
+from .outcomes import SampleReport
 from .plan import EvalPreview, PlannedSuite, packed_cases, planned
 from .prices import require_prices
 from .report import REPORT_NAME, EvalReport, report_of
 from .request import eval_request
 from .spec import SuiteSpec
+
+_NAMES = TypeAdapter[tuple[FileName, FileName]](tuple[FileName, FileName])
 
 HERE = Path("suite.toml")  # what paths in a suite are relative to that is in no file
 WRITES = "a suite's samples change code, to be judged by it"
@@ -103,15 +109,16 @@ class Evals:
         return EvalReport.model_validate_json(await self.muster.attachment(result, REPORT_NAME))
 
     async def recordings(self, task_id: str, folder: Path) -> list[Path]:
-        """Write what was recorded below `folder`, where `recorded` finds it again; the files."""
-        written: list[Path] = []
-        for sample in (await self.report(task_id)).samples:
-            if sample.cassette:
-                file = _cassette_in(folder, f"{sample.case}/{sample.variant}/{sample.number}")
-                content = await self.muster.transport.blobs.get(sample.cassette)
-                await asyncio.to_thread(_write, file, content)
-                written.append(file)
-        return written
+        """Write what was recorded below `folder`, where `recorded` finds it again; the files.
+
+        `BadInput` for a report with names that no suite has: who has a worker's password can write one.
+        """
+        recorded = [sample for sample in (await self.report(task_id)).samples if sample.cassette]
+        files = [_cassette_in(folder, _key(sample)) for sample in recorded]
+        for sample, file in zip(recorded, files, strict=True):
+            content = await self.muster.transport.blobs.get(sample.cassette)
+            await asyncio.to_thread(_write, file, content)
+        return files
 
     async def _cassettes(self, plan: PlannedSuite, folder: Path) -> Mapping[str, BlobRef]:
         found: dict[str, BlobRef] = {}
@@ -128,6 +135,15 @@ class Evals:
 
 def _default_model(card: AgentCard, workers: Sequence[WorkerCard]) -> str:
     return next((each.model for each in workers if each.pool == card.pool and each.model), "")
+
+
+def _key(sample: SampleReport) -> str:
+    try:
+        case, variant = _NAMES.validate_python((sample.case, sample.variant))
+    except ValidationError as e:
+        what = f"the report has a sample of {sample.case!r} and {sample.variant!r}, names that no suite has"
+        raise BadInput(what, hint="no orchestrator wrote it: change the passwords of the fleet's Redis") from e
+    return f"{case}/{variant}/{sample.number}"
 
 
 def _cassette_in(folder: Path, key: str) -> Path:

@@ -9,6 +9,8 @@ import pytest
 from envelope.events import Resynced, TextDelta
 from envelope.lifecycle import State
 from envelope.messages import TaskInput, TaskProgress, TaskResult
+from orchestrator.api.console.signing import signer_of
+from orchestrator.api.tokens import Role, Tokens
 from transport.base import Wait
 from transport.consumer import Consumer
 from transport.embedded import find_server
@@ -265,3 +267,19 @@ async def until_full(fleet, at_most: int = 10_000) -> list[str]:
             return accepted
         accepted += [request.task_id for request in requests]
     return accepted
+
+
+async def test_a_token_is_revoked_and_a_person_signed_out_although_memory_is_full(server, fleet, tmp_path):
+    tokens = Tokens(fleet.transport.registry)
+    secrets = [await tokens.create(name, Role.ADMIN, "*") for name in ("leaked", "other")]
+    signer = signer_of(tmp_path, tokens)
+    other = await tokens.find(secrets[1])
+    assert other
+    cookie = signer.cookie(other)
+    fill(server)
+
+    await tokens.revoke("leaked")
+    await signer.sign_out(cookie)
+
+    assert await tokens.find(secrets[0]) is None
+    assert await signer.read(cookie) is None

@@ -7,6 +7,7 @@ import redis.asyncio
 
 from envelope.agents import WorkerCard
 from envelope.errors import ErrorCode, MusterError
+from transport.base import Wait
 from transport.errors import TransportError
 from transport.keys import CellKeys
 
@@ -96,3 +97,20 @@ async def test_a_closed_transport_refuses(make_redis_fleet):
         await fleet.transport.record(request.task_id)
     with pytest.raises(MusterError):
         await anext(follower)
+
+
+@pytest.mark.parametrize("listing", ["index", "live", "asking"])
+@pytest.mark.parametrize("junk", [{"x": 1.5}, {"x": float("inf")}, {"x": float("-inf")}, {b"\xff\xfe": 5}])
+async def test_a_row_that_cannot_be_read_hides_no_other(redis_fleet, raw, listing, junk):
+    request = await redis_fleet.submit(tenant="acme")
+    claim = await redis_fleet.claim_one()
+    await redis_fleet.transport.park(claim.lease, Wait(asks=frozenset({"ask_1"})))
+    await raw.zadd(key(redis_fleet, listing), junk)
+    await raw.sadd(key(redis_fleet, "awaits", request.task_id), b"\xff")
+    await raw.hset(key(redis_fleet, "answers", request.task_id), b"\xff", b"\xff")
+
+    transport = redis_fleet.transport
+    pages = [await transport.roots(limit=5), await transport.live_roots(limit=5), await transport.asking(limit=5)]
+
+    assert [[record.task_id for record in page.records] for page in pages] == [[request.task_id]] * 3
+    assert await transport.answers(request.task_id)

@@ -21,6 +21,17 @@ MIN_VERSION = (6, 2)
 # got it later is not known here, so they count as affected: they are refused only with users that nobody should have.
 DROPS_SINCE, REDIS_MENDED, VALKEY_MENDED = (7, 0), (8, 6), (9, 1, 2)
 DEFAULT_USER = "default"
+# Can a script change what texts are to all users' scripts? Ours have locked it where it can be (`lib.lua`).
+OPEN_LUA = """
+local texts = getmetatable('')
+if texts == 'locked' or type(texts) == 'table' and pcall(rawset, texts, '__muster', nil) then return 1 end
+return 0
+"""
+LUA_FAULT = (
+    "lets users change each other's scripts (CVE-2025-46818), and has the other faults of its age: whoever has a "
+    "worker's password may get an orchestrator's rights"
+)
+LUA_HINT = "use Redis 6.2.20, 7.2.11, 7.4.6, 8.0.4, 8.2.2, Valkey 7.2.11, 8.0.6, 8.1.4 or newer"
 RUNBOOK = "docs/runbooks/RedisForgotTasks.md"
 # For a cell that does not answer when others have: a process starts without it.
 STARTING_PATIENCE_S = 2.0
@@ -147,6 +158,15 @@ async def _refuse_forgetful(cell: Cell, info: Mapping[str, str]) -> None:
         "restart the server with it. Do not run BGREWRITEAOF: what a restart forgot is in the file until then, and "
         f"{RUNBOOK} brings it back",
     )
+
+
+async def lua_fault(cell: Cell) -> str:
+    """Found by trying it, not for those who may only read: distributions mend servers and leave their numbers."""
+    try:
+        is_open = await cell.client.hasty().call("EVAL", OPEN_LUA, 1, cell.keys.name("meta"))
+    except NotPermitted:
+        return ""
+    return LUA_FAULT if is_open else ""
 
 
 def _refuse_clock(ahead_ms: float, window_ms: int) -> None:

@@ -53,8 +53,8 @@ class RedisNotices:
     async def due(self, *, limit: int, sending_ms: int) -> Due:
         found = await self._run("due", limit=limit, sending_ms=sending_ms)
         next_ms, rows = cast(tuple[int, list[list[bytes | None]]], found)
-        notices = [_notice((row[0] or b"").decode(), row[1:]) for row in rows]
-        return Due(tuple(notices), None if next_ms < 0 else next_ms)
+        notices = [_notice((row[0] or b"").decode(errors="replace"), row[1:]) for row in rows]
+        return Due(tuple(filter(None, notices)), None if next_ms < 0 else next_ms)
 
     async def sent(self, notice: Notice) -> None:
         await self._run("sent", id=notice.id)
@@ -74,9 +74,10 @@ class RedisNotices:
 
     async def _named(self, ids: Sequence[bytes]) -> list[Notice]:
         """Those that are still kept."""
-        names = [one.decode() for one in ids]
+        names = [one.decode(errors="replace") for one in ids]
         rows = await self._cell.client.read_many([("HMGET", self._key("notice", name), *FIELDS) for name in names])
-        return [_notice(name, row) for name, row in zip(names, rows, strict=True) if row[0] is not None]
+        found = [_notice(name, row) for name, row in zip(names, rows, strict=True) if row[0] is not None]
+        return [notice for notice in found if notice]
 
     async def _run(self, what: str, **values: object) -> int:
         return await self._cell.run("notice", repeatable=True, what=what, **values)
@@ -85,9 +86,13 @@ class RedisNotices:
         return self._cell.keys.name(*parts)
 
 
-def _notice(name: str, row: Sequence[bytes | None]) -> Notice:
+def _notice(name: str, row: Sequence[bytes | None]) -> Notice | None:
+    """None for what somebody has spoilt."""
     hook, event, body, at, tries, error = (value.decode(errors="replace") if value else "" for value in row)
-    return Notice(name, hook, event, body, int(at or 0), int(tries or 0), error)
+    try:
+        return Notice(name, hook, event, body, int(at or 0), int(tries or 0), error)
+    except ValueError:
+        return None
 
 
 def _happenings(kind: Kind, entry_id: str, fields: Sequence[bytes]) -> list[Happening]:

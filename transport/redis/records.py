@@ -26,6 +26,7 @@ _CARD = "muster worker card\n"  # nothing else that is signed begins so
 
 # Stands among what a task waits for where the first of it is enough (see `life.lua`).
 FIRST = b"*"
+ROWS_AT_ONCE = 1_000  # where spoilt ones are passed over
 FIELDS = (
     "trace", "pool", "agent", "state", "attempt", "accepted", "expires", "parent", "started", "finished", "worker",
     "lost", "retries", "intent", "batch", "session", "checkpoint", "cancelled_by", "cancel", "flow", "spent",
@@ -56,7 +57,7 @@ async def record(cell: Cell, task_id: str) -> TaskRecord:
 async def tasks(cell: Cell, trace_id: str, limit: int) -> list[TaskRecord]:
     name = cell.keys.name("tasks", trace_id)
     ids = cast(list[bytes], await cell.client.call("LRANGE", name, 0, limit - 1)) if limit > 0 else []
-    return await records_of(cell, [task.decode() for task in ids])
+    return await records_of(cell, [_text(task) for task in ids])
 
 
 async def places(
@@ -69,13 +70,19 @@ async def places(
     begin = ends[0]
     if after is not None:  # what has the same millisecond goes by its id
         equal: list[bytes] = await cell.client.call("ZRANGE", name, after[0], after[0], "BYSCORE", *order)
-        ids = map(bytes.decode, equal)
+        ids = map(_text, equal)
         found = [(after[0], each) for each in ids if (each < after[1] if latest_first else each > after[1])]
         begin = f"({after[0]}"
-    if len(found) < limit:
-        bounds = (begin, ends[1], "BYSCORE", *order, "LIMIT", 0, limit - len(found), "WITHSCORES")
+    looked_at = 0
+    while len(found) < limit:
+        count = max(limit - len(found), ROWS_AT_ONCE if looked_at else 0)
+        bounds = (begin, ends[1], "BYSCORE", *order, "LIMIT", looked_at, count, "WITHSCORES")
         rows: list[bytes] = await cell.client.call("ZRANGE", name, *bounds)
-        found += [(int(score), task.decode()) for task, score in zip(rows[::2], rows[1::2], strict=True)]
+        pairs = zip(rows[::2], rows[1::2], strict=True)
+        found += [(int(score), _text(task)) for task, score in pairs if score.isdigit()]  # else somebody spoilt it
+        looked_at += count
+        if len(rows) < 2 * count:
+            break
     return found[:limit]
 
 
@@ -102,7 +109,19 @@ async def records_of(cell: Cell, task_ids: Sequence[str]) -> list[TaskRecord]:
 
 
 def _names(awaited: Sequence[bytes]) -> tuple[str, ...]:
-    return tuple(sorted(name.decode().removeprefix("ask:") for name in awaited if name != FIRST))
+    return tuple(sorted(_text(name).removeprefix("ask:") for name in awaited if name != FIRST))
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="replace")
+
+
+def _number(text: bytes | None) -> int:
+    """0 for what somebody has spoilt."""
+    try:
+        return int(text or 0)
+    except ValueError:
+        return 0
 
 
 def _readable(task_id: str, row: Sequence[bytes | None]) -> TaskRecord | None:
@@ -163,7 +182,7 @@ async def announce(cell: Cell, keyring: Keyring, card: WorkerCard, *, ttl_s: flo
 
 async def announced_pools(cell: Cell) -> frozenset[str]:
     """Pools that a worker has ever announced, or that had a task."""
-    return frozenset(name.decode() for name in await cell.client.call("SMEMBERS", cell.keys.name("pools")))
+    return frozenset(_text(name) for name in await cell.client.call("SMEMBERS", cell.keys.name("pools")))
 
 
 async def workers(cell: Cell, keyring: Keyring) -> list[WorkerCard]:
@@ -226,16 +245,16 @@ async def _stats(cell: Cell, pool: str, now: int) -> PoolStats:
     )
     flows = await cell.client.read_many([("ZRANGE", lane, 0, FLOWS_LOOKED_AT - 1) for lane in lanes])
     heads = await cell.client.read_many([("LINDEX", flow, 0) for lane in flows for flow in lane])
-    names = [keys.name("task", head.decode()) for head in heads if head]
+    names = [keys.name("task", _text(head)) for head in heads if head]
     waiting = await cell.client.read_many([("HMGET", name, "state", "accepted") for name in names])
     accepted_at = [accepted for state, accepted in waiting if state == b"pending" and accepted and accepted.isdigit()]
     oldest = min(map(int, accepted_at), default=now)
-    return PoolStats(pool, int(ready or 0), int(running), max(0, now - oldest) / 1000, int(parked))
+    return PoolStats(pool, _number(ready), int(running), max(0, now - oldest) / 1000, int(parked))
 
 
 async def counters(cell: Cell) -> dict[str, int]:
     found = await cell.client.call("HGETALL", cell.keys.name("counters"))
-    return {name.decode(): int(value) for name, value in zip(found[::2], found[1::2], strict=True)}
+    return {_text(name): _number(value) for name, value in zip(found[::2], found[1::2], strict=True)}
 
 
 async def overdue(cell: Cell, late_ms: int) -> int:

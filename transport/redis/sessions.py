@@ -94,7 +94,7 @@ async def answers(cell: Cell, task_id: str) -> Mapping[str, Answer]:
     known, found = await cell.client.read_many(commands)
     if not known:
         raise no_task(task_id)
-    return {ask.decode(): _answer(text) for ask, text in zip(found[::2], found[1::2], strict=True)}
+    return {ask.decode(errors="replace"): _answer(text) for ask, text in zip(found[::2], found[1::2], strict=True)}
 
 
 def _answer(text: bytes) -> Answer:

@@ -46,7 +46,7 @@ from . import events, merging, operators, queue, records, sessions
 from .audit import RedisAudit
 from .blobs import RedisBlobs, RedisOwners
 from .cells import Cells
-from .checks import check
+from .checks import DEFAULT_USER, LUA_HINT, check, lua_fault
 from .claiming import Claiming
 from .leases import RedisKeeper
 from .notices import RedisNotices
@@ -349,6 +349,13 @@ class RedisTransport:
 
     async def memory_used(self) -> float:
         return await self._submitting.memory_used()
+
+    async def lua_fault(self) -> tuple[str, str] | None:
+        """What users of the server can do to each other's scripts, and a hint; None where there are no others."""
+        cell = self._cells.first
+        user = self._cells.servers.named.options.get("username") or DEFAULT_USER
+        fault = "" if user == DEFAULT_USER else await lua_fault(cell)
+        return (fault, LUA_HINT) if fault else None
 
     async def now_ms(self) -> int:
         """Of one cell's server, mostly the first one's; each cell goes by its own."""

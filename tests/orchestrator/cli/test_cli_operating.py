@@ -9,16 +9,19 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import redis
 
 from envelope.agents import WorkerCard
+from envelope.codec import encode
 from envelope.errors import ErrorCode, ExitCode
-from envelope.events import ChildSpawned, TextDelta
+from envelope.events import AskOpened, ChildSpawned, TextDelta
 from envelope.lifecycle import State
 from envelope.messages import ErrorInfo, Output, TaskProgress, TaskResult
 from orchestrator.client import Muster
 from orchestrator.settings import Settings
 from orchestrator.submit import DRIVERS, RUN, task_request
 from transport.base import Claim, Wait
+from transport.keys import CellKeys
 from transport.settings import connect
 
 pytestmark = [pytest.mark.redis, pytest.mark.acceptance]
@@ -95,6 +98,51 @@ async def test_what_is_older_than_a_thousand_roots_is_found_by_its_end_and_answe
     assert answered.exit_code == 0, answered.stderr
     assert json.loads(shown.stdout)["task_id"] == task_id
     assert list(await town.transport.answers(task_id)) == ["ask_old1"]
+
+
+def asking(claim: Claim, **fields) -> TaskProgress:
+    said = {"trace_id": claim.lease.trace_id, "task_id": claim.lease.task_id, "attempt": claim.lease.attempt}
+    asked = AskOpened(ask_id="ask_swapped", permission="bash", **fields)
+    return TaskProgress(**said, seq=0, at_ms=0, status=State.RUNNING, events=(asked,))
+
+
+async def test_an_answer_is_to_what_was_shown_on_this_machine(town, plain_redis):
+    """Whoever has a worker's Redis password can write another question into the stream, and back."""
+    await town.serve()
+    await town.submit()
+    claim = await town.claim()
+    truth = asking(claim, patterns=("rm -rf build",), detail="rm -rf build")
+    events = CellKeys("main").name("events", claim.lease.trace_id)
+    await town.transport.emit(claim.lease, truth)
+    await town.transport.park(claim.lease, Wait(asks=frozenset({"ask_swapped"})))
+
+    with redis.Redis.from_url(plain_redis) as raw:
+        raw.xadd(events, {"m": encode(asking(claim, patterns=("ls",), detail="ls"))})
+        shown = await town.type("ask", "show", "swapped")
+        raw.xadd(events, {"m": encode(truth)})
+    swapped = await town.type("ask", "answer", "swapped", "once")
+    [listed] = (await town.type("ask", "list", "--json")).stdout.splitlines()
+    answered = await town.type("ask", "answer", "swapped", "once")
+
+    assert "| ls" in shown.stderr
+    assert (swapped.exit_code, answered.exit_code) == (2, 0), answered.stderr
+    assert "is another than the one that you were shown" in swapped.stderr
+    assert "muster ask show ask_swapped" in swapped.stderr
+    [answer] = (await town.transport.answers(claim.lease.task_id)).values()
+    assert answer.asked == json.loads(listed)["asked"] == truth.events[0].digest()
+
+
+async def test_a_script_that_answers_what_was_not_shown_tells_what_it_was(town):
+    await town.serve()
+    await town.submit()
+    claim = await town.claim()
+    await town.transport.emit(claim.lease, asking(claim, patterns=("git push",), detail="git push"))
+    await town.transport.park(claim.lease, Wait(asks=frozenset({"ask_swapped"})))
+
+    answered = await town.type("ask", "answer", "swapped", "once")
+
+    assert answered.exit_code == 0, answered.stderr
+    assert "| git push" in answered.stderr
 
 
 async def test_show_tells_a_life_that_is_over_and_the_answer_alone_is_data(town):

@@ -2,6 +2,25 @@
 -- (`script.py` lists the parts, puts the script into a function, and calls `settle` after it.) A script takes the cell's
 -- prefix as its only key and one msgpack blob of arguments.
 
+-- All users' scripts share one Lua state. In older servers (docs/redis.md, Users) any of them can change how texts behave
+-- in everybody's, so that a worker's function would run with an orchestrator's rights. Whoever comes first here locks that.
+do
+  local texts = getmetatable('')
+  if texts ~= 'locked' then
+    local is_right = false
+    if type(texts) == 'table' and pcall(rawset, texts, '__metatable', 'locked') then
+      is_right = getmetatable('') == 'locked'  -- else it is a fake, in front of the one that counts
+      for name in next, texts do
+        if name ~= '__metatable' then rawset(texts, name, nil) end
+      end
+      rawset(texts, '__index', string)
+    elseif type(texts) == 'table' then  -- nobody can change it
+      is_right = rawget(texts, '__index') == string and next(texts, next(texts)) == nil
+    end
+    if not is_right then error('somebody has changed what texts are in the scripts of this server', 0) end
+  end
+end
+
 local PREFIX = KEYS[1]
 local A = cmsgpack.unpack(ARGV[1])
 local call = redis.call
