@@ -146,4 +146,7 @@ def control_notes(steps: Sequence[RecipeStep]) -> list[str]:
     untold = [f"`{step.command}`" for step in counted if step.control == "held" and step.digest is None]
     found = [f"nothing controls the runner of {listed(without)}: code under test could speak for it"] if without else []
     said = f"what became of the tests is not told by the process of {listed(untold)}: code under test could change them"
-    return [*found, *([said] if untold else [])]
+    reports = [step for step in counted if step.counted_by.startswith("junit")]
+    nameless = [f"`{step.command}`" for step in reports if step.names is not None and not step.names.complete]
+    many = f"{listed(nameless)} has too many tests for their names to be kept: they are compared by number"
+    return [*found, *([said] if untold else []), *([many] if nameless else [])]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
+from base64 import b64encode
+from zlib import compress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelope.recipe import TestCounts
+from envelope.recipe import TestCounts, TestNames
 from workers.recipes.counting import MAX_REPORT_BYTES, junit, seen_in, summary, with_unbuilt
 from workers.recipes.coverage import coverage_totals
 from workers.recipes.js_hooks import FAILURES
@@ -249,12 +252,35 @@ def test_a_report_names_its_cases_without_what_would_spoil_a_terminal():
 
 
 def test_too_many_names_are_left_out_but_for_those_that_failed():
-    cases = "".join(f'<testcase name="{"x" * 90}{number}"/>' for number in range(3_000))
+    cases = "".join(f'<testcase name="{"x" * 250}{number}"/>' for number in range(18_000))
     read = cases_of([f'<testsuite>{cases}<testcase name="bad"><failure/></testcase></testsuite>'.encode()])
 
     assert read is not None and read.names is not None
-    assert (read.counts.total, read.names.passed, read.names.failed) == (3_001, (), ("bad",))
+    assert (read.counts.total, read.names.passed, read.names.failed) == (18_001, (), ("bad",))
     assert not read.names.complete
+
+
+def test_the_names_of_a_large_suite_travel_packed():
+    many = tuple(f"tests.unit.test_{number % 97}::test_of_some_length_{number:05}" for number in range(12_000))
+    names = TestNames(passed=many, failed=("bad",), skipped=("a", "a"), complete=True)
+    told = names.model_dump_json()
+
+    assert len(told) < 200_000 and TestNames.model_validate_json(told) == names
+    older = json.loads(told)
+    older.pop("packed")
+    assert TestNames.model_validate(older) == TestNames(failed=("bad",))
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        "!", "", 7, None, b64encode(b"none").decode(), b64encode(compress(b"[]")).decode(),
+        b64encode(compress(b'["a"]')).decode(), b64encode(compress(b"7")).decode(),
+        b64encode(compress(b'[["' + b"a" * 50_000_000 + b'"], []]')).decode(),
+    ],
+)  # fmt: skip
+def test_what_is_packed_wrongly_is_as_good_as_missing(packed: object):
+    assert TestNames.model_validate({"failed": ["bad"], "packed": packed}) == TestNames(failed=("bad",))
 
 
 def test_of_several_reports_all_must_be_readable():
