@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envelope.recipe import TestCounts, TestNames
-from workers.recipes.counting import MAX_REPORT_BYTES, junit, seen_in, summary, with_unbuilt
+from workers.recipes.counting import MAX_REPORT_BYTES, all_seen_in, junit, seen_in, summary, with_unbuilt
 from workers.recipes.coverage import coverage_totals
 from workers.recipes.js_hooks import FAILURES
 from workers.recipes.junit import cases_of
@@ -61,7 +61,10 @@ def test_a_report_that_is_broken_hostile_or_huge_counts_nothing(report: bytes):
         ("Ran 12 tests in 0.003s\n\nFAILED (failures=1, errors=2, skipped=3)", counts(6, 1, 2, 3, 12)),
         ("Ran 1 test in 0.003s\n\nOK (expected failures=1)", counts(0, 0, 0, 1, 1)),
         ("--- PASS: TestA (0.0s)\n    --- PASS: TestA/sub (0.0s)\n--- FAIL: TestB (0.1s)\n--- SKIP: TestC (0.0s)\nFAIL",
-         counts(1, 1, 0, 1, 3)),
+         counts(2, 1, 0, 1, 4)),
+        ("2 passed in 1.0s\n1 error and 3 passed pages in 2.0s\n3 passed, 1 warning in 61.20s (0:01:01)",
+         counts(5, 0, 0, 0, 5)),
+        ("py: 3 passed, 1 failed in 0.1s", counts(3, 1, 0, 0, 4)),
         ("test result: ok. 3 passed; 0 failed; 1 ignored\n\ntest result: FAILED. 1 passed; 2 failed; 0 ignored",
          counts(4, 2, 0, 1, 7)),
         ("# tests 4\n# pass 2\n# fail 1\n# cancelled 0\n# skipped 1\n# todo 0", counts(2, 1, 0, 1, 4)),
@@ -172,6 +175,8 @@ test a/src/lib.rs - add (line 1) ... ok
 test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.17s
 """
 GO = """--- FAIL: TestIt (0.00s)
+    --- SKIP: TestIt/one (0.00s)
+    --- FAIL: TestIt/two_of/them (0.00s)
 FAIL
 FAIL\texample.com/m/a\t0.002s
 --- PASS: TestIt (0.00s)
@@ -188,7 +193,16 @@ def test_tests_of_one_name_are_told_apart_by_their_package():
     assert cargo.names.passed == (
         "a (documents)::a/src/lib.rs - add", "a:src/lib.rs::tests::adds", "b_c:tests/it.rs::it_works",
     )  # fmt: skip
-    assert (go.names.failed, go.names.passed) == (("example.com/m/a::TestIt",), ("example.com/m/b::TestIt",))
+    assert go.names.failed == ("example.com/m/a::TestIt", "example.com/m/a::TestIt[two_of/them]")
+    assert (go.names.skipped, go.names.passed) == (("example.com/m/a::TestIt[one]",), ("example.com/m/b::TestIt",))
+
+
+def test_what_is_only_like_pytests_summary_stands_beside_no_other_runner():
+    seen = all_seen_in("Ran 2 tests in 0.1s\n\nOK\ntest result: ok. 3 passed; 0 failed; 0 ignored; finished in 0.00s\n")
+    logged = all_seen_in("Ran 2 tests in 0.1s\n\nOK\nsync: 3 failed, 1 passed in 0.1s\n")
+
+    assert [one.counted_by for one in seen] == ["cargo", "unittest"]
+    assert [one.counted_by for one in logged] == ["unittest"]
 
 
 CTEST = """Test project /tmp/ct
