@@ -161,7 +161,8 @@ class RecipeStep(Wire):
 
     `counted_by` tells where the counts are from: `junit`, or the runner whose summary was understood. `beside`: what
     others told, by who did; of the same tests or of more. `unread`: why nothing is known of the tests.
-    `coverage_percent` is the lowest of the totals in `coverage`. `control`: did the platform's own tests fail as they
+    `coverage_percent` is the lowest of the totals in `coverage`. `fails_beside`: what may have failed beside tests, if
+    the command says so. `control`: did the platform's own tests fail as they
     must (empty: nobody looked)? `fooled` are those that did not, `held` in how many sessions of runners they did.
     `digest`: what the tests and their runner were; None where no process told of it to its end. `clock`: of one that
     was to be moved, whether it was; where it was not, the command did not run.
@@ -179,6 +180,7 @@ class RecipeStep(Wire):
     unread: str = ""
     coverage_percent: float | None = None
     coverage: Mapping[str, float] = {}
+    fails_beside: str = ""
     control: ControlState = ""
     fooled: tuple[str, ...] = ()
     held: int = 0

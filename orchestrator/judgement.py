@@ -18,7 +18,7 @@ from envelope.recipe import RecipeStep, TestCounts
 
 from .errors import TaskFailed
 from .gating.control import fooled_objection
-from .gating.known_ends import WRITE_APART, misses_floor
+from .gating.known_ends import WRITE_APART
 from .gating.lost_tests import NOTHING_LIFTED, Lifted, function_of, grant_hint
 from .gating.obstacle import ALL_THE_SAME, Obstacle, obstacle_in
 from .gating.run import Run, has_passed, lost_tests
@@ -142,16 +142,20 @@ def does_not_fit(edited: Sequence[str], rules: GateRules) -> GateObjection:
 def is_acceptable(before: Run, after: Run, rules: GateRules, unclear: Unclear = NONE_UNCLEAR) -> bool:
     """It passed; or what fails are tests that are known by name, whose own bodies failed on the base as well, and a
     person has no objection. `unclear`: commands that may have failed by something else."""
-    if after.passed:
-        return True
-    return bool(
+    return after.passed or (
         rules.known_failures == "allow"
-        and after.fails_by_tests_alone
+        and _fails_as_before(before, after)
+        and not any(_what_else(step, unclear) for step in after.steps)
+    )
+
+
+def _fails_as_before(before: Run, after: Run) -> bool:
+    return bool(
+        after.fails_by_tests_alone
         and not (obstacle_in(before.steps, 0) or obstacle_in(after.steps, 0))
         and new_failures(before, after) == frozenset()
         and len(before.steps) == len(after.steps)
         and all(_ends_as_before(*pair) for pair in zip(before.steps, after.steps, strict=True))
-        and not any(_what_else(step, unclear) for step in after.steps)
     )
 
 
@@ -162,9 +166,7 @@ def _ends_as_before(old: RecipeStep, new: RecipeStep) -> bool:
 
 def _what_else(step: RecipeStep, unclear: Unclear) -> str:
     """Why a command may have failed that ends as if its tests alone had."""
-    if step.exit_code and misses_floor(step.output_tail):
-        return f"`{step.command}` says that too little is covered, too"
-    if step.exit_code and (reason := unclear.get(step.command)):
+    if step.exit_code and (reason := step.fails_beside or unclear.get(step.command)):
         what = reason if reason == f"`{step.command}`" else f"`{step.command}` ({reason})"
         return f"what else fails in {what} cannot be told"
     return ""
@@ -290,6 +292,7 @@ def _failed(before: Run, after: Run, rules: GateRules, unclear: Unclear) -> Gate
     logs = f"see the gate's output: muster task logs {after.task_id}"
     on_base, hint = "the gate fails on the base already", "mend the base, or choose gate commands that pass on it"
     counts = f"{before.failed} failed before, {after.failed} after"
+    also = (_what_else(step, unclear) for step in after.steps)
     if before.passed:
         message, hint = f"the gate fails: {_first_line(after)}{_such_as(names)}", logs
     elif rules.known_failures == "reject":  # how the base fares excuses nothing, and tells nothing
@@ -297,8 +300,8 @@ def _failed(before: Run, after: Run, rules: GateRules, unclear: Unclear) -> Gate
         message, hint = f"the gate fails: {_first_line(after)}{_such_as(names)}", f"all tests have to pass; {logs}"
     elif not (before.tests or after.tests):  # nothing was counted on either side
         message, names = f"{on_base}: {_first_line(before)}", []
-    elif is_acceptable(before, after, rules):
-        message = f"{on_base}, and {next(filter(None, (_what_else(step, unclear) for step in after.steps)))}"
+    elif _fails_as_before(before, after) and (what := next(filter(None, also), "")):
+        message = f"{on_base}, and {what}"
         hint = WRITE_APART
     elif names:
         message = f"{on_base}, and now in more: {listed(names)} ({counts})"

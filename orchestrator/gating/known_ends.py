@@ -106,17 +106,8 @@ _WRAPPED_BY = {**dict.fromkeys(("uv", "poetry", "pdm", "pipenv", "rye", "pixi", 
                **dict.fromkeys(("npm", "pnpm", "yarn", "bundle"), "exec")}  # fmt: skip
 _VARIABLE = re.compile(r"\$(?:[({](\w{1,100})(?::?-([^)}\n]{0,200}))?[)}]|(\w{1,100}))")
 _SETS_E = re.compile(r"\bset[ \t]+(?:-o[ \t]+errexit\b|-[a-df-z]*e)|\A#![^\n]*[ \t]-[a-df-z]*e")
-_FLOORS = re.compile(
-    r"FAIL Required test coverage|Coverage failure: total of|overage threshold for .{1,80} not met"
-    r"|overage for .{1,80} does not meet"
-)
 _QUIET_ENDS = frozenset(("tee", "cat", "ts"))
 WRITE_APART = "write each checker as a gate command of its own, or mend the tests that fail on the base"
-
-
-def misses_floor(output: str) -> bool:
-    """Does a runner say that too little is covered? It ends then as if a test had failed."""
-    return _FLOORS.search(output) is not None
 
 
 async def unclear_ends(commands: Iterable[str], trees: Trees, folder: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from envelope.recipe import TestCounts, TestNames
 from workers.recipes.counting import MAX_REPORT_BYTES, all_seen_in, junit, seen_in, summary, with_unbuilt
-from workers.recipes.coverage import coverage_totals
+from workers.recipes.coverage import coverage_totals, misses_floor
 from workers.recipes.js_hooks import FAILURES
 from workers.recipes.junit import cases_of
 
@@ -323,6 +323,14 @@ def test_each_total_of_coverage_is_kept_by_its_package():
     told = "ok  \tx/y\t0.01s\tcoverage: 81.2% of statements\nTOTAL 75%\ncoverage: 60.0% of statements\nTOTAL 70%\n"
 
     assert coverage_totals(told) == {"total 1": 75.0, "total 2": 70.0, "x/y": 81.2, "total 3": 60.0}
+
+
+def test_a_runner_that_finds_too_little_covered_says_so():
+    assert misses_floor(
+        "FAIL Required test coverage of 90% not reached. Total coverage: 80.00%\n1 failed, 2 passed in 1s"
+    )
+    assert misses_floor('Jest: "global" coverage threshold for lines (90%) not met: 50%')
+    assert not misses_floor("Required test coverage of 80% reached. Total coverage: 90.00%\n1 failed in 0.1s")
 
 
 UNITTEST = """

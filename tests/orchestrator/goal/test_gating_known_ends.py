@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from orchestrator.gating.known_ends import misses_floor, unclear_ends
+from orchestrator.gating.known_ends import unclear_ends
 from orchestrator.gating.trees import Trees
 
 MAKEFILE = """PYTHON ?= python3
@@ -147,14 +147,6 @@ async def test_hostile_commands_are_read_at_once(text: str):
     began_s = time.process_time()
     await unclear_ends([text, f"sh -c '{text}'"], Base(), "")
     assert time.process_time() - began_s < 5
-
-
-def test_a_runner_that_finds_too_little_covered_says_so():
-    assert misses_floor(
-        "FAIL Required test coverage of 90% not reached. Total coverage: 80.00%\n1 failed, 2 passed in 1s"
-    )
-    assert misses_floor('Jest: "global" coverage threshold for lines (90%) not met: 50%')
-    assert not misses_floor("Required test coverage of 80% reached. Total coverage: 90.00%\n1 failed in 0.1s")
 
 
 @pytest.mark.parametrize("command", UNCLEAR)
