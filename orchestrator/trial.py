@@ -115,7 +115,15 @@ async def accepts(gate: Gate, before: Run, after: Run, *, changes: BlobRef, tree
     diff, trees = await gate.driver.transport.blobs.get(changes), await gate.trees(tree)
     trial = Trial(gate, before, after, await _inspected(gate, diff, trees, before))
     trial.lifted, trial.obsolete = await _lifted(gate, trial.change, before, after, trees)
+    trial.unclear = await _unclear(gate, trees, before)
     return not trial.against(before, after, tree)
+
+
+async def _unclear(gate: Gate, trees: Trees, before: Run) -> Mapping[str, str]:
+    """Where nothing fails on the base nothing is excused."""
+    if before.passed:
+        return {}
+    return await gate.driver.aside(lambda: asyncio.run(unclear_ends(gate.commands, trees, gate.workspace.subpath)))
 
 
 async def _inspected(gate: Gate, diff: bytes, trees: Trees, before: Run) -> Inspection:
@@ -189,9 +197,7 @@ class Trial:
             self.change = await _inspected(gate, diff, trees, self.before)
         self.notes += self.change.notes
         self.runs.append(self.before.verdict("before", self.base))
-        if not self.before.passed:
-            folder = gate.workspace.subpath
-            self.unclear = await gate.driver.aside(lambda: asyncio.run(unclear_ends(gate.commands, trees, folder)))
+        self.unclear = await _unclear(gate, trees, self.before)
         self.after = await self._settled(changes, "", first=self.after)
         self.lifted, self.obsolete = await _lifted(gate, self.change, self.before, self.after, trees)
         self.objections += self.against(self.before, self.after, tree)
