@@ -5,17 +5,26 @@ Recipes run fixed commands in a sandbox, without a model; the gate's `verify` is
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
+from zlib import compress, decompressobj
+from zlib import error as ZlibError  # noqa: N812 - as classes are written
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from .messages import MAX_DEADLINE_MS
 from .wire import Wire
 
 Command = Annotated[str, Field(min_length=1)]
 Clock = Annotated[str, Field(pattern=r"^(\+[1-9][0-9]{0,4}[hdy])?$")]  # as libfaketime reads it: +90d
+# A result has at most 1 MiB, and twenty commands may have some: a suite of about 2,000 tests travels as it is, one of
+# about 20,000 packed.
+MAX_PLAIN_NAMES_CHARS = 192 * 1024
+MAX_PACKED_NAMES_CHARS = 192 * 1024
+MAX_NAMES_BYTES = 8 * 1024 * 1024
 ControlState = Literal["", "none", "held", "fooled"]
 
 
@@ -58,7 +67,11 @@ class TestCounts(Wire):
 
 
 class TestNames(Wire):
-    """Which tests those were, as their runner calls them. Unless it is `complete`, only what failed is named."""
+    """Which tests those were, as their runner calls them, each as often as it ran. Unless it is `complete`, only what
+    failed is named.
+
+    Many travel packed. An older reader knows then what failed, and numbers.
+    """
 
     __test__: ClassVar[bool] = False
 
@@ -66,6 +79,32 @@ class TestNames(Wire):
     failed: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     complete: bool = False
+
+    @model_serializer(mode="wrap")
+    def _packed(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        told: dict[str, Any] = handler(self)
+        if not self.complete or sum(map(len, (*self.passed, *self.failed, *self.skipped))) <= MAX_PLAIN_NAMES_CHARS:
+            return told
+        names = json.dumps([self.passed, self.skipped]).encode()
+        packed = b64encode(compress(names, 9)).decode()
+        whole = {"packed": packed} if len(packed) <= MAX_PACKED_NAMES_CHARS and len(names) <= MAX_NAMES_BYTES else {}
+        return {"failed": told["failed"], **whole} if "failed" in told else whole
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unpacked(cls, told: object) -> object:
+        """A sender may have packed anything: what is too long, or no names, is as good as missing."""
+        if not isinstance(told, dict) or "packed" not in told:
+            return cast("object", told)
+        fields = cast("dict[str, Any]", told)
+        rest = {"failed": fields.get("failed", ())}
+        try:
+            reader = decompressobj()
+            text = reader.decompress(b64decode(fields["packed"]), MAX_NAMES_BYTES)
+            passed, skipped = json.loads(text) if not reader.unconsumed_tail else (None, None)
+        except (ValueError, TypeError, RecursionError, ZlibError):
+            return rest
+        return {**rest, "passed": passed, "skipped": skipped, "complete": True} if passed is not None else rest
 
 
 def _together(digests: Mapping[str, str]) -> str:
@@ -122,7 +161,8 @@ class RecipeStep(Wire):
 
     `counted_by` tells where the counts are from: `junit`, or the runner whose summary was understood. `beside`: what
     others told, by who did; of the same tests or of more. `unread`: why nothing is known of the tests.
-    `coverage_percent` is the lowest of the totals in `coverage`. `control`: did the platform's own tests fail as they
+    `coverage_percent` is the lowest of the totals in `coverage`. `fails_beside`: what may have failed beside tests, if
+    the command says so. `control`: did the platform's own tests fail as they
     must (empty: nobody looked)? `fooled` are those that did not, `held` in how many sessions of runners they did.
     `digest`: what the tests and their runner were; None where no process told of it to its end. `clock`: of one that
     was to be moved, whether it was; where it was not, the command did not run.
@@ -140,6 +180,7 @@ class RecipeStep(Wire):
     unread: str = ""
     coverage_percent: float | None = None
     coverage: Mapping[str, float] = {}
+    fails_beside: str = ""
     control: ControlState = ""
     fooled: tuple[str, ...] = ()
     held: int = 0

@@ -6,7 +6,7 @@ tests, and no fewer of them than on the base.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -18,11 +18,14 @@ from envelope.recipe import RecipeStep, TestCounts
 
 from .errors import TaskFailed
 from .gating.control import fooled_objection
+from .gating.known_ends import WRITE_APART
 from .gating.lost_tests import NOTHING_LIFTED, Lifted, function_of, grant_hint
 from .gating.obstacle import ALL_THE_SAME, Obstacle, obstacle_in
 from .gating.run import Run, has_passed, lost_tests
 from .gating.text import listed
 
+Unclear = Mapping[str, str]  # commands of which more may fail than their tests, each with the reason
+NONE_UNCLEAR: Unclear = {}
 LOOK_FOR = "look for tests that were removed, renamed or skipped"
 
 
@@ -60,6 +63,7 @@ def objections(
     lifted: Lifted = NOTHING_LIFTED,
     needs_base: bool = True,
     touched: Collection[str] = (),
+    unclear: Unclear = NONE_UNCLEAR,
 ) -> list[GateObjection]:
     """All that speaks against the change, the gravest first. An empty `tree` is one that nobody could know.
 
@@ -75,8 +79,8 @@ def objections(
             return [broken_base(obstacle)]
         if after.passed or after.obstacle(min_tests):  # nothing is compared, for nothing is proved
             return [found] if (found := fooled_objection(before.steps, after.steps, touched)) else []
-    if not is_acceptable(before, after, rules):
-        return [_failed(before, after, rules)]
+    if not is_acceptable(before, after, rules, unclear):
+        return [_failed(before, after, rules, unclear)]
     found = [
         _too_few(before, after, min_tests, lifted),
         _counted_otherwise(before, after) or fooled_objection(before.steps, after.steps, touched),
@@ -105,12 +109,13 @@ def with_old_tests(
     edited: Sequence[str],
     lifted: Lifted = NOTHING_LIFTED,
     touched: Collection[str] = (),
+    unclear: Unclear = NONE_UNCLEAR,
 ) -> list[GateObjection]:
     """What speaks against a change whose edited tests pass, once its code met the tests of the base (`old_tests`)."""
     if tree and old_tests.tree != tree:
         message = f"the gate tested the tree {old_tests.tree[:12] or 'none'}, not {tree[:12]}"
         return [GateObjection.of("wrong_tree", message)]
-    if not is_acceptable(after, old_tests, rules):
+    if not is_acceptable(after, old_tests, rules, unclear):
         failing = sorted(new_failures(after, old_tests) or ())
         message = f"the change edits {listed(edited)}, and fails with the tests as they were{_such_as(failing)}"
         hint = grant_hint(edited, rules)
@@ -134,14 +139,19 @@ def does_not_fit(edited: Sequence[str], rules: GateRules) -> GateObjection:
     return GateObjection.of("tests_edited", message, grant_hint(edited, rules), edited)
 
 
-def is_acceptable(before: Run, after: Run, rules: GateRules) -> bool:
+def is_acceptable(before: Run, after: Run, rules: GateRules, unclear: Unclear = NONE_UNCLEAR) -> bool:
     """It passed; or what fails are tests that are known by name, whose own bodies failed on the base as well, and a
-    person has no objection."""
-    if after.passed:
-        return True
-    return bool(
+    person has no objection. `unclear`: commands that may have failed by something else."""
+    return after.passed or (
         rules.known_failures == "allow"
-        and after.fails_by_tests_alone
+        and _fails_as_before(before, after)
+        and not any(_what_else(step, unclear) for step in after.steps)
+    )
+
+
+def _fails_as_before(before: Run, after: Run) -> bool:
+    return bool(
+        after.fails_by_tests_alone
         and not (obstacle_in(before.steps, 0) or obstacle_in(after.steps, 0))
         and new_failures(before, after) == frozenset()
         and len(before.steps) == len(after.steps)
@@ -152,6 +162,14 @@ def is_acceptable(before: Run, after: Run, rules: GateRules) -> bool:
 def _ends_as_before(old: RecipeStep, new: RecipeStep) -> bool:
     """mocha ends with the number of tests that failed."""
     return has_passed(new) or old.exit_code == new.exit_code or (old.counted_by == new.counted_by == "mocha")
+
+
+def _what_else(step: RecipeStep, unclear: Unclear) -> str:
+    """Why a command may have failed that ends as if its tests alone had."""
+    if step.exit_code and (reason := step.fails_beside or unclear.get(step.command)):
+        what = reason if reason == f"`{step.command}`" else f"`{step.command}` ({reason})"
+        return f"what else fails in {what} cannot be told"
+    return ""
 
 
 def new_failures(before: Run, after: Run) -> frozenset[str] | None:
@@ -269,11 +287,12 @@ def _less_covered(before: Run, after: Run) -> GateObjection | None:
     return None
 
 
-def _failed(before: Run, after: Run, rules: GateRules) -> GateObjection:
+def _failed(before: Run, after: Run, rules: GateRules, unclear: Unclear) -> GateObjection:
     names = sorted(new_failures(before, after) or ())
     logs = f"see the gate's output: muster task logs {after.task_id}"
     on_base, hint = "the gate fails on the base already", "mend the base, or choose gate commands that pass on it"
     counts = f"{before.failed} failed before, {after.failed} after"
+    also = (_what_else(step, unclear) for step in after.steps)
     if before.passed:
         message, hint = f"the gate fails: {_first_line(after)}{_such_as(names)}", logs
     elif rules.known_failures == "reject":  # how the base fares excuses nothing, and tells nothing
@@ -281,6 +300,9 @@ def _failed(before: Run, after: Run, rules: GateRules) -> GateObjection:
         message, hint = f"the gate fails: {_first_line(after)}{_such_as(names)}", f"all tests have to pass; {logs}"
     elif not (before.tests or after.tests):  # nothing was counted on either side
         message, names = f"{on_base}: {_first_line(before)}", []
+    elif _fails_as_before(before, after) and (what := next(filter(None, also), "")):
+        message = f"{on_base}, and {what}"
+        hint = WRITE_APART
     elif names:
         message = f"{on_base}, and now in more: {listed(names)} ({counts})"
     elif after.tests and after.tests >= (before.tests or 0) and after.failed <= before.failed:

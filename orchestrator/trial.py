@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -22,6 +22,7 @@ from .gate import AGAIN, Gate
 from .gating.change import Inspection, inspect
 from .gating.control import BaseRun, control_notes
 from .gating.diff import without
+from .gating.known_ends import unclear_ends
 from .gating.lost_tests import NOTHING_LIFTED, Lifted, lifted_by
 from .gating.obsolete_tests import NONE_OBSOLETE, ObsoleteTests, obsolete_tests
 from .gating.run import Phase, Run, lost_tests
@@ -114,7 +115,15 @@ async def accepts(gate: Gate, before: Run, after: Run, *, changes: BlobRef, tree
     diff, trees = await gate.driver.transport.blobs.get(changes), await gate.trees(tree)
     trial = Trial(gate, before, after, await _inspected(gate, diff, trees, before))
     trial.lifted, trial.obsolete = await _lifted(gate, trial.change, before, after, trees)
+    trial.unclear = await _unclear(gate, trees, before)
     return not trial.against(before, after, tree)
+
+
+async def _unclear(gate: Gate, trees: Trees, before: Run) -> Mapping[str, str]:
+    """Where nothing fails on the base nothing is excused."""
+    if before.passed:
+        return {}
+    return await gate.driver.aside(lambda: asyncio.run(unclear_ends(gate.commands, trees, gate.workspace.subpath)))
 
 
 async def _inspected(gate: Gate, diff: bytes, trees: Trees, before: Run) -> Inspection:
@@ -165,6 +174,7 @@ class Trial:
     objections: list[GateObjection] = field(default_factory=list[GateObjection])
     notes: list[str] = field(default_factory=list[str])
     flaky: set[str] = field(default_factory=set[str])
+    unclear: Mapping[str, str] = field(default_factory=dict[str, str])  # commands whose ends tell too little
     runs: list[GateVerdict] = field(default_factory=list[GateVerdict])
     is_since: bool = False  # has it been compared with what was verified before, too?
     unseen: str = ""  # what ought to have been compared, and was not
@@ -187,6 +197,7 @@ class Trial:
             self.change = await _inspected(gate, diff, trees, self.before)
         self.notes += self.change.notes
         self.runs.append(self.before.verdict("before", self.base))
+        self.unclear = await _unclear(gate, trees, self.before)
         self.after = await self._settled(changes, "", first=self.after)
         self.lifted, self.obsolete = await _lifted(gate, self.change, self.before, self.after, trees)
         self.objections += self.against(self.before, self.after, tree)
@@ -251,6 +262,7 @@ class Trial:
             lifted=self.lifted,
             needs_base=gate.needs_base,
             touched=self._touched,
+            unclear=self.unclear,
         )
         return [objection.about(about) for objection in found] if about else found
 
@@ -275,17 +287,20 @@ class Trial:
         """
         gate = self.gate
         first = run = first or await self._run("after", gate.after(changes, about), about)
-        if reference is None and not run.passed and is_acceptable(self.before, run, gate.rules) and gate.rules.reruns:
+        if reference is None and not run.passed and self._accepts(run) and gate.rules.reruns:
             await self._look_at_base_again()
         # who asks for several green runs does not take one that came late for the first
         for number in range(gate.rules.reruns if gate.rules.repeat == 1 else 0):
-            if is_acceptable(reference or self.before, run, gate.rules) or not run.fails_by_tests_alone:
+            if self._accepts(run, reference) or not run.fails_by_tests_alone:
                 break
             told = ", ".join(filter(None, (about or self.base, f"{AGAIN} ({number + 1})")))
             run = await self._run("after", gate.after(changes, told), told)
-        if run is not first and is_acceptable(reference or self.before, run, gate.rules):
+        if run is not first and self._accepts(run, reference):
             self.flaky |= (first.failing or frozenset()) - (run.failing or frozenset()) or {UNNAMED}
         return run
+
+    def _accepts(self, run: Run, reference: Run | None = None) -> bool:
+        return is_acceptable(reference or self.before, run, self.gate.rules, self.unclear)
 
     async def _look_at_base_again(self) -> None:
         """The change fails where the base did. If that was bad luck there, it excuses nothing here."""
@@ -316,7 +331,15 @@ class Trial:
             tree, run = "", self.before
         lifted = self.obsolete.let_go(lost_tests(self.before, run))
         self.objections += with_old_tests(
-            self.before, after, run, tree=tree, rules=gate.rules, edited=edited, lifted=lifted, touched=self._touched
+            self.before,
+            after,
+            run,
+            tree=tree,
+            rules=gate.rules,
+            edited=edited,
+            lifted=lifted,
+            touched=self._touched,
+            unclear=self.unclear,
         )
         if not self.objections:
             self.notes.append(f"with the tests as {self.base or 'the base'} has them the gate passes as well")

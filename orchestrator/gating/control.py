@@ -76,7 +76,9 @@ def digest_objection(
             message = f"{new.digest.failed} tests failed in `{new.command}`, and its report has {told} of them"
             return _fooled(message)
         passed, passed_before = new.digest.passed or 0, old.digest.passed or 0
-        if new.counted_by == "junit" and new.tests and new.tests.passed > passed < passed_before:
+        # sessions that no process told of have passed more on the base as well
+        untold = max(0, old.tests.passed - passed_before) if old.tests else 0
+        if new.counted_by == "junit" and new.tests and new.tests.passed - untold > passed < passed_before:
             message = f"{passed} tests passed in `{new.command}`, and its report has {new.tests.passed} of them"
             return _fooled(message)
         if others := list(_others(old.digest, new.digest, touched)):
@@ -146,4 +148,7 @@ def control_notes(steps: Sequence[RecipeStep]) -> list[str]:
     untold = [f"`{step.command}`" for step in counted if step.control == "held" and step.digest is None]
     found = [f"nothing controls the runner of {listed(without)}: code under test could speak for it"] if without else []
     said = f"what became of the tests is not told by the process of {listed(untold)}: code under test could change them"
-    return [*found, *([said] if untold else [])]
+    reports = [step for step in counted if step.counted_by.startswith("junit")]
+    nameless = [f"`{step.command}`" for step in reports if step.names is not None and not step.names.complete]
+    many = f"{listed(nameless)} has too many tests for their names to be kept: they are compared by number"
+    return [*found, *([said] if untold else []), *([many] if nameless else [])]

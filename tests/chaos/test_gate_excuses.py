@@ -115,3 +115,45 @@ async def test_they_need_a_grant_where_what_stays_is_told_file_by_file(python: P
     [objection] = evidence.objections
     assert (objection.code, "edit:tests/test_core.py" in objection.hint) == ("fewer_tests", True)
     assert granted.result == "verified"
+
+
+CHECKED = {
+    "calc.py": "def f():\n    return 1\n\n\ndef g():\n    return 2\n",
+    "more.py": "x = 1\n",
+    "test_calc.py": "import calc\n\n\ndef test_f():\n    assert calc.f() == 7\n\n\n"
+    "def test_g():\n    assert calc.g() == 2\n",
+    "Makefile": "both: test lint\ntest:\n\tpython -m pytest -q\nlint:\n\tpython -m compileall -q -f more.py\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "found"),
+    [
+        ("make test", "y = 1\n", []),
+        ("make -k both", "y = = 1\n", ["failed"]),
+        (f"{PYTEST}; a=$?; python -m compileall -q -f more.py || a=1; exit $a", "y = = 1\n", ["failed"]),
+    ],
+)
+async def test_a_test_that_is_known_to_fail_excuses_no_other_program(command, more, found, python, tmp_path: Path):
+    evidence = await Desk(tmp_path / "desk", python, CHECKED).judge({"more.py": more}, command)
+
+    assert ([one.code for one in evidence.objections], evidence.known_failures) == (found, ("test_calc::test_f",))
+    assert all(
+        "cannot be told" in one.message and "a gate command of its own" in one.hint for one in evidence.objections
+    )
+
+
+SESSIONS = {
+    "fast.py": "def a():\n    return 1\n",
+    "unit/test_fast.py": "import pytest\nfast = pytest.importorskip('fast')\n\n\n"
+    "def test_a():\n    assert fast.a() == 1\n",
+    "unit/test_more.py": "def test_m():\n    assert True\n",
+    "integration/test_slow.py": "def test_c():\n    assert True\n",
+    "Makefile": "test:\n\tpython -m pytest -q unit\n\tpython -m pytest -q integration\n",
+}
+
+
+async def test_what_the_first_of_two_sessions_loses_is_seen(python: Path, tmp_path: Path):
+    evidence = await Desk(tmp_path / "desk", python, SESSIONS).judge({"fast.py": None}, "make test")
+
+    assert [(one.code, one.names) for one in evidence.objections] == [("fewer_tests", ("unit.test_fast::test_a",))]

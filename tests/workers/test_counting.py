@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
+from base64 import b64encode
+from zlib import compress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envelope.recipe import TestCounts
-from workers.recipes.counting import MAX_REPORT_BYTES, junit, seen_in, summary, with_unbuilt
-from workers.recipes.coverage import coverage_totals
+from envelope.recipe import TestCounts, TestNames
+from workers.recipes.counting import MAX_REPORT_BYTES, all_seen_in, junit, seen_in, summary, with_unbuilt
+from workers.recipes.coverage import coverage_totals, misses_floor
 from workers.recipes.js_hooks import FAILURES
 from workers.recipes.junit import cases_of
 
@@ -58,7 +61,10 @@ def test_a_report_that_is_broken_hostile_or_huge_counts_nothing(report: bytes):
         ("Ran 12 tests in 0.003s\n\nFAILED (failures=1, errors=2, skipped=3)", counts(6, 1, 2, 3, 12)),
         ("Ran 1 test in 0.003s\n\nOK (expected failures=1)", counts(0, 0, 0, 1, 1)),
         ("--- PASS: TestA (0.0s)\n    --- PASS: TestA/sub (0.0s)\n--- FAIL: TestB (0.1s)\n--- SKIP: TestC (0.0s)\nFAIL",
-         counts(1, 1, 0, 1, 3)),
+         counts(2, 1, 0, 1, 4)),
+        ("2 passed in 1.0s\n1 error and 3 passed pages in 2.0s\n3 passed, 1 warning in 61.20s (0:01:01)",
+         counts(5, 0, 0, 0, 5)),
+        ("py: 3 passed, 1 failed in 0.1s", counts(3, 1, 0, 0, 4)),
         ("test result: ok. 3 passed; 0 failed; 1 ignored\n\ntest result: FAILED. 1 passed; 2 failed; 0 ignored",
          counts(4, 2, 0, 1, 7)),
         ("# tests 4\n# pass 2\n# fail 1\n# cancelled 0\n# skipped 1\n# todo 0", counts(2, 1, 0, 1, 4)),
@@ -169,6 +175,8 @@ test a/src/lib.rs - add (line 1) ... ok
 test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.17s
 """
 GO = """--- FAIL: TestIt (0.00s)
+    --- SKIP: TestIt/one (0.00s)
+    --- FAIL: TestIt/two_of/them (0.00s)
 FAIL
 FAIL\texample.com/m/a\t0.002s
 --- PASS: TestIt (0.00s)
@@ -185,7 +193,16 @@ def test_tests_of_one_name_are_told_apart_by_their_package():
     assert cargo.names.passed == (
         "a (documents)::a/src/lib.rs - add", "a:src/lib.rs::tests::adds", "b_c:tests/it.rs::it_works",
     )  # fmt: skip
-    assert (go.names.failed, go.names.passed) == (("example.com/m/a::TestIt",), ("example.com/m/b::TestIt",))
+    assert go.names.failed == ("example.com/m/a::TestIt", "example.com/m/a::TestIt[two_of/them]")
+    assert (go.names.skipped, go.names.passed) == (("example.com/m/a::TestIt[one]",), ("example.com/m/b::TestIt",))
+
+
+def test_what_is_only_like_pytests_summary_stands_beside_no_other_runner():
+    seen = all_seen_in("Ran 2 tests in 0.1s\n\nOK\ntest result: ok. 3 passed; 0 failed; 0 ignored; finished in 0.00s\n")
+    logged = all_seen_in("Ran 2 tests in 0.1s\n\nOK\nsync: 3 failed, 1 passed in 0.1s\n")
+
+    assert [one.counted_by for one in seen] == ["cargo", "unittest"]
+    assert [one.counted_by for one in logged] == ["unittest"]
 
 
 CTEST = """Test project /tmp/ct
@@ -249,12 +266,35 @@ def test_a_report_names_its_cases_without_what_would_spoil_a_terminal():
 
 
 def test_too_many_names_are_left_out_but_for_those_that_failed():
-    cases = "".join(f'<testcase name="{"x" * 90}{number}"/>' for number in range(3_000))
+    cases = "".join(f'<testcase name="{"x" * 250}{number}"/>' for number in range(18_000))
     read = cases_of([f'<testsuite>{cases}<testcase name="bad"><failure/></testcase></testsuite>'.encode()])
 
     assert read is not None and read.names is not None
-    assert (read.counts.total, read.names.passed, read.names.failed) == (3_001, (), ("bad",))
+    assert (read.counts.total, read.names.passed, read.names.failed) == (18_001, (), ("bad",))
     assert not read.names.complete
+
+
+def test_the_names_of_a_large_suite_travel_packed():
+    many = tuple(f"tests.unit.test_{number % 97}::test_of_some_length_{number:05}" for number in range(12_000))
+    names = TestNames(passed=many, failed=("bad",), skipped=("a", "a"), complete=True)
+    told = names.model_dump_json()
+
+    assert len(told) < 200_000 and TestNames.model_validate_json(told) == names
+    older = json.loads(told)
+    older.pop("packed")
+    assert TestNames.model_validate(older) == TestNames(failed=("bad",))
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        "!", "", 7, None, b64encode(b"none").decode(), b64encode(compress(b"[]")).decode(),
+        b64encode(compress(b'["a"]')).decode(), b64encode(compress(b"7")).decode(),
+        b64encode(compress(b'[["' + b"a" * 50_000_000 + b'"], []]')).decode(),
+    ],
+)  # fmt: skip
+def test_what_is_packed_wrongly_is_as_good_as_missing(packed: object):
+    assert TestNames.model_validate({"failed": ["bad"], "packed": packed}) == TestNames(failed=("bad",))
 
 
 def test_of_several_reports_all_must_be_readable():
@@ -283,6 +323,14 @@ def test_each_total_of_coverage_is_kept_by_its_package():
     told = "ok  \tx/y\t0.01s\tcoverage: 81.2% of statements\nTOTAL 75%\ncoverage: 60.0% of statements\nTOTAL 70%\n"
 
     assert coverage_totals(told) == {"total 1": 75.0, "total 2": 70.0, "x/y": 81.2, "total 3": 60.0}
+
+
+def test_a_runner_that_finds_too_little_covered_says_so():
+    assert misses_floor(
+        "FAIL Required test coverage of 90% not reached. Total coverage: 80.00%\n1 failed, 2 passed in 1s"
+    )
+    assert misses_floor('Jest: "global" coverage threshold for lines (90%) not met: 50%')
+    assert not misses_floor("Required test coverage of 80% reached. Total coverage: 90.00%\n1 failed in 0.1s")
 
 
 UNITTEST = """

@@ -14,6 +14,7 @@ from lab.schedule import SOAK
 
 from envelope.messages import Workspace
 from envelope.recipe import RecipeParams
+from orchestrator.gating.obstacle import obstacle_in
 from workers.recipes.commands import run_recipe
 from workers.recipes.junit import ControlCase, cases_of
 
@@ -231,6 +232,30 @@ async def test_each_session_of_a_command_counts(command, held, control, counted,
     assert (step.held, step.exit_code, step.fooled) == (held, 0, ())
     if control and counted[1] == 3:
         assert step.names.passed == ("one.test_one::test_own", "one.test_one::test_process", "two.test_two::test_two")
+
+
+MANY = """python -c "
+import os
+os.makedirs('reports')
+for number in range({}):
+    open(f'reports/{{number}}.xml', 'w').write(f'<testsuite><testcase name=\\'t{{number}}\\'/></testsuite>')
+" """
+
+
+@pytest.mark.parametrize(
+    ("count", "unread"), [(1500, ""), (10_001, "more than 10000 reports in junit at reports/*.xml")]
+)
+async def test_all_reports_are_read_or_none_counts(count: int, unread: str, python: Path, tmp_path: Path):
+    sandbox = BareSandbox(tmp_path, python)
+    recipe = RecipeParams(commands=(MANY.format(count),), junit="reports/*.xml", control=False)
+    try:
+        [step] = await run_recipe(sandbox, recipe, lambda _: None, counts_tests=True)  # pyright: ignore[reportArgumentType]
+    finally:
+        sandbox.close()
+
+    obstacle = obstacle_in([step], 0)
+    assert (step.tests is None, unread in step.unread) == (bool(unread), True)
+    assert obstacle is None if not unread else obstacle is not None and unread in obstacle.message
 
 
 @pytest.mark.redis

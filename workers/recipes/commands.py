@@ -26,7 +26,7 @@ from ..tools.bash import TITLE_CHARS, Bash
 from ..tools.dispatch import SHOWN_CHARS
 from .control import lay_control, outcome
 from .counting import Seen, all_seen_in, with_unbuilt, with_unprepared, without_colours
-from .coverage import coverage_totals
+from .coverage import coverage_totals, misses_floor
 from .digest import digest_in
 from .js_hooks import failed_in_hooks
 from .junit import Report
@@ -168,6 +168,7 @@ async def _counted(sandbox: Sandbox, command: Command, text: str, recipe: Recipe
         "clock": "moved" if recipe.clock else "",
         "coverage_percent": min(totals.values(), default=None),
         "coverage": totals,
+        "fails_beside": _fails_beside(ended, output),
     }
     if control:
         own_cases = reports[PYTESTS_OWN].controls if PYTESTS_OWN in reports else ()
@@ -175,6 +176,15 @@ async def _counted(sandbox: Sandbox, command: Command, text: str, recipe: Recipe
         told |= {"control": ended_so.state, "fooled": ended_so.fooled, "held": ended_so.held}
         told["digest"] = digest_in(said)
     return _step(text, ended).model_copy(update=told)
+
+
+def _fails_beside(ended: ExecResult, output: str) -> str:
+    """What may have made a command fail beside its tests, where it says so, or nobody can know."""
+    if not ended.exit_code:
+        return ""
+    if misses_floor(output):
+        return "it says that too little is covered"
+    return "its output is too long to be read" if ended.truncated_bytes else ""
 
 
 async def _seen(sandbox: Sandbox, cwd: str, reports: Mapping[str, Report], output: str) -> list[Seen]:

@@ -24,6 +24,8 @@ SECONDS_OF_A_RUN = re.compile(r"in [\d.]+s")
 RAN = re.compile(r"^Ran (\d{1,9}) tests? in [\d.]+s$", re.MULTILINE)
 _VERDICT = re.compile(r"^(?:OK|FAILED)\b(.*)$", re.MULTILINE)
 _SECTION = re.compile(r"^==+ (?:FAILURES|ERRORS) ==+$", re.MULTILINE)
+_OF_A_SUMMARY = re.compile(r"\d{1,9} [a-z]+(?: [a-z]+)?")
+_TOOK = re.compile(r"[\d.]+s(?: \([^()]*\))?")
 # `ERROR: test_a (tests.T.test_a)` of unittest, with its traceback.
 _ERRORS = re.compile(r"^ERROR: (?P<method>\w+)\b.*\n(?P<trace>(?:(?!={70}|-{70}\nRan ).*\n)*)", re.MULTILINE)
 # What runners print of files that they could not build or load, and of preparations that failed. No test tells of the
@@ -61,6 +63,8 @@ def all_seen_in(output: str) -> list[Seen]:
     found: list[Seen] = []
     for name, reader in READERS.items():
         plain = text if name == "pytest" else shown
+        if name == "pytest" and found and not any(map(_is_exact, plain.splitlines())):
+            continue  # words of another runner's, or of what is tested
         if (counts := reader(plain)) is not None:
             found.append(Seen(name, _with_errors(name, plain, counts), named_in(name, plain, counts)))
     return found
@@ -111,20 +115,27 @@ def summary(output: str) -> TestCounts | None:
 
 
 def _pytest(output: str) -> TestCounts | None:
-    """`=== 1 failed, 20 passed, 2 skipped in 0.12s ===`, or the same without its frame; one for each session."""
+    """`=== 1 failed, 20 passed, 2 skipped in 0.12s ===`, or the same without its frame; one for each session. Where no
+    line is just that, those count that have it among other words."""
+    lines = [line for line in output.splitlines() if SECONDS_OF_A_RUN.search(line)]
+    exact = [line for line in lines if _is_exact(line)]
     words = {"passed": "passed", "xfailed": "skipped", "xpassed": "passed", "failed": "failed", "skipped": "skipped"}
     words |= {"error": "errors", "errors": "errors"}
     found: Counter[str] = Counter()
     is_there = False
-    for line in output.splitlines():
-        if not SECONDS_OF_A_RUN.search(line) or line.startswith("test result: "):  # which cargo says
-            continue
+    for line in exact or lines:
         pairs: list[tuple[str, str]] = re.findall(r"(\d{1,9}) (\w+)", line)
         counted = [(number, words[word]) for number, word in pairs if word in words]
         is_there = is_there or bool(counted) or "no tests ran" in line
         for number, outcome in counted:
             found[outcome] += int(number)
     return counts_of(found) if is_there else None
+
+
+def _is_exact(line: str) -> bool:
+    told, _, took = line.strip("= ").rpartition(" in ")
+    parts = told.split(", ")
+    return (told == "no tests ran" or all(map(_OF_A_SUMMARY.fullmatch, parts))) and _TOOK.fullmatch(took) is not None
 
 
 def _unittest(output: str) -> TestCounts | None:
@@ -151,8 +162,8 @@ def _is_of_body(error: re.Match[str]) -> bool:
 
 
 def _go(output: str) -> TestCounts | None:
-    """`--- PASS: TestName` lines of `go test -v`; subtests are indented and count with their parent."""
-    outcomes: list[str] = re.findall(r"^--- (PASS|FAIL|SKIP): ", output, re.MULTILINE)
+    """`--- PASS: TestName` lines of `go test -v`; subtests are indented, and tests like others."""
+    outcomes: list[str] = re.findall(r"^ *--- (PASS|FAIL|SKIP): ", output, re.MULTILINE)
     words = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
     return counts_of(Counter(words[outcome] for outcome in outcomes)) if outcomes else None
 

@@ -13,6 +13,19 @@ TOTALS = (
     r"^(?:ok[ \t]+(\S+)[ \t].*)?coverage: (\d{1,3}(?:\.\d{1,9})?)% of statements",
     r"^All files +\| +()(\d{1,3}(?:\.\d{1,9})?) \|",
 )
+# What they say where there is less than they ask for. They end then as if a test had failed.
+_FLOORS = re.compile(
+    r"FAIL Required test coverage|Coverage failure: total of|overage threshold for .{1,80} not met"
+    r"|overage for .{1,80} does not meet"
+)
+
+
+def misses_floor(output: str) -> bool:
+    """
+    >>> misses_floor("FAIL Required test coverage of 90% not reached. Total coverage: 80.00%")
+    True
+    """
+    return _FLOORS.search(output) is not None
 
 
 def coverage_totals(output: str) -> dict[str, float]:

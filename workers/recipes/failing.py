@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from envelope.recipe import TestCounts, TestNames
 
@@ -28,7 +28,7 @@ FAILED: Mapping[str, str] = {
 # runner → lines that name every test, with its outcome: the groups (name and outcome) stand in this order
 EACH: Mapping[str, str] = {
     "cargo": r"^test (?P<name>.+?) \.\.\. (?P<outcome>ok|FAILED|ignored)",
-    "go": r"^--- (?P<outcome>PASS|FAIL|SKIP): (?P<name>\S+)",
+    "go": r"^ *--- (?P<outcome>PASS|FAIL|SKIP): (?P<name>\S+)",
 }
 OUTCOMES = {
     **dict.fromkeys(("ok", "PASS"), "passed"),
@@ -57,7 +57,7 @@ def named_in(runner: str, output: str, counts: TestCounts) -> TestNames | None:
         return names
     if pattern := EACH.get(runner):
         cases = [
-            (told_name(f"{home}{_LINE.sub('', match['name'])}"), OUTCOMES.get(match["outcome"], "skipped"))
+            (told_name(f"{home}{_RENAMED[runner](match['name'])}"), OUTCOMES.get(match["outcome"], "skipped"))
             for home, text in _HOMES[runner](output)
             for match in re.finditer(pattern, text, re.MULTILINE)
         ]
@@ -110,4 +110,11 @@ def _of_packages(output: str) -> Iterator[tuple[str, str]]:
     yield "", output[start:]
 
 
+def _as_cases(name: str) -> str:
+    """`TestA/one` of go is a case of `TestA`."""
+    test, slash, case = name.partition("/")
+    return f"{test}[{case}]" if slash else name
+
+
 _HOMES = {"cargo": _of_programs, "go": _of_packages}
+_RENAMED: Mapping[str, Callable[[str], str]] = {"cargo": lambda name: _LINE.sub("", name), "go": _as_cases}

@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from envelope.recipe import TestCounts, TestNames
+from envelope.recipe import MAX_NAMES_BYTES, MAX_PLAIN_NAMES_CHARS, TestCounts, TestNames
 
 MAX_REPORT_BYTES = 16 * 1024 * 1024  # about 100,000 test cases in JUnit XML
-# Names travel in a result of at most 1 MiB, and twenty commands may have some: a suite of about 2,000 tests is whole.
-MAX_NAMES_CHARS = 192 * 1024
+MAX_NAMES_CHARS = MAX_NAMES_BYTES // 2  # of all together; they travel packed
 MAX_NAME_CHARS = 300
 REST_CHARS = 16
 _COUNT = re.compile(r"[0-9]{1,6}", re.ASCII)
@@ -183,7 +182,7 @@ def names_of(cases: Sequence[tuple[str, str]], *, complete: bool = True) -> Test
         groups[kinds[outcome]].append(name)
     if sum(map(len, (name for group in groups.values() for name in group))) > MAX_NAMES_CHARS:
         groups, complete = {"failed": groups["failed"]}, False
-    if sum(map(len, groups["failed"])) > MAX_NAMES_CHARS:
+    if sum(map(len, groups["failed"])) > MAX_PLAIN_NAMES_CHARS:
         return None
     sorted_groups = {kind: tuple(sorted(names)) for kind, names in groups.items()}
     return TestNames.model_validate({**cast("dict[str, object]", sorted_groups), "complete": complete})

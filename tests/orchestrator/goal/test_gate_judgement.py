@@ -174,6 +174,33 @@ def test_no_total_of_coverage_hides_another(after, found):
     assert len(seen) == bool(found) and all(found in one.message for one in seen)
 
 
+@pytest.mark.parametrize(
+    ("unclear", "beside", "exit_code", "reason"),
+    [
+        ({}, "", 1, ""),
+        ({"run-0": "`make -k`"}, "", 1, "what else fails in `run-0` (`make -k`) cannot be told"),
+        ({"run-1": "`make -k`"}, "", 1, ""),
+        ({"run-0": "`run-0`"}, "", 1, "what else fails in `run-0` cannot be told"),
+        ({"run-0": "`make -k`"}, "", 0, ""),
+        ({}, "too little", 1, "what else fails in `run-0` (too little) cannot be told"),
+    ],
+)
+def test_what_is_known_to_fail_excuses_no_command_that_may_fail_otherwise(unclear, beside, exit_code, reason):
+    steps = [
+        step.model_copy(update={"exit_code": exit_code, "fails_beside": beside})
+        for step in named({"t": "f", "u": "p"}).steps
+    ]
+    failing = Run(steps=tuple(steps), tree=TREE)
+
+    found = objections(failing, failing, tree=TREE, min_tests=1, unclear=unclear)
+    with_tests = with_old_tests(
+        failing, failing, failing, tree=TREE, rules=GateRules(), edited=["t.py"], unclear=unclear
+    )
+
+    assert [one.code for one in (*found, *with_tests)] == (["failed", "tests_edited"] if reason else [])
+    assert all(reason in one.message for one in found)
+
+
 def test_the_verdict_shows_the_command_that_failed_and_what_it_said():
     verdict = run(3, 2, skipped=1).verdict("after")
 

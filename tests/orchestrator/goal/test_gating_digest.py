@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envelope.recipe import CodeDigest, RecipeStep, TestCounts
+from envelope.recipe import CodeDigest, RecipeStep, TestCounts, TestNames
 from orchestrator.gating.control import control_notes, digest_objection
 
 BASE = CodeDigest(
@@ -105,6 +105,13 @@ def test_that_no_digest_is_told_on_either_side_is_a_note():
     assert control_notes([told]) == []
     [note] = control_notes([told, untold])
     assert "is not told by the process of `pytest`" in note
+
+
+def test_that_names_are_too_many_to_be_kept_is_a_note():
+    told = step(BASE).model_copy(update={"control": "held", "counted_by": "junit", "names": TestNames(failed=("a",))})
+
+    [note] = control_notes([told])
+    assert "`pytest` has too many tests for their names to be kept" in note
 
 
 def test_a_report_with_fewer_failures_than_the_process_heard_of_was_changed():
