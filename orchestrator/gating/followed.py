@@ -53,7 +53,11 @@ _FOLDER = re.compile(
 _INTERPRETERS = tuple(
     (re.compile(names), re.compile(no_file), re.compile(with_value))
     for names, no_file, with_value in (
-        (r"py(?:thon|py)?[\d.]*w?|envpython|executable|ipython", r"-(?=[A-Za-z]*c).*+", r"-[WX]|--check-hash-based-pycs"),
+        (
+            r"py(?:thon|py)?[\d.]*w?|envpython|executable|ipython",
+            r"-(?=[A-Za-z]*c).*+",
+            r"-[WX]|--check-hash-based-pycs",
+        ),
         (r"(?:ba|z|da|k|c|fi)?sh|shell", r"-[A-Za-z]*[cn]", r"[-+][A-Za-z]*[oO]|--rcfile|--init-file"),
         (
             r"node(?:js)?|execpath|ts-node|tsx|bun|deno",
