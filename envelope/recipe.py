@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Literal, cast
 from zlib import compress, decompressobj
-from zlib import error as ZlibError  # noqa: N812 - as classes are written
+from zlib import error as ZlibError
 
 from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 

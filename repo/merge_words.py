@@ -38,6 +38,7 @@ _DEFINES = re.compile(
     r"|^\s++(?:(?:private|public|protected|static|final)\s++)++(?:[\w<>\[\],]++\s++(?![=;]))++(\w++)\s*+[=;]"
     r"|\bself\.(\w++)\s*+(?::[^=]*+)?=[^=]"
 )
+_BRACKETS = re.compile(r"\[[^\]]*+\]")
 _EXPORTED = re.compile(r"^(?:module\.exports\s*=|export)\s*\{([^{}]*)\}")
 # A line that asks something of those who derive from what it stands in.
 _ASKS = re.compile(
@@ -270,7 +271,7 @@ def _python_header(line: str) -> str:
     if not re.match(r"\s*(async )?def \w+\(.*:$", line):
         return ""
     rest, bracket, last = line.rstrip(":").rpartition("]")
-    untyped = re.sub(r"\[[^\]]*\]", "", rest + bracket) + last
+    untyped = _BRACKETS.sub("", rest + bracket) + last
     return re.sub(r"(?<!\s)\s*->.*|:[^,=():]*+(?=[,=)])|\s", "", untyped).rstrip(":")
 
 

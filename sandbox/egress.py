@@ -22,6 +22,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from repo.addresses import is_inner
+from repo.lookups import addresses_of
 
 from .errors import SandboxError
 from .outlet import NO_OUTLET, Credential, Decision, Outlet, environment_for
@@ -213,10 +214,9 @@ class EgressProxy:
         self, host: str, port: int, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addresses = await addresses_of(host, port, self._outlet.who)
         except (OSError, UnicodeError) as error:  # the second for a part of a name that is too long for one
             raise _Refused(f"{host} cannot be resolved.") from error
-        addresses = [str(entry[4][0]) for entry in found]
         allowed = [address for address in addresses if self._may_connect(address, port)]
         if not allowed:
             self._note_refused(host, port)

@@ -56,11 +56,13 @@ def tell_nobody(decision: Decision) -> None: ...
 
 @dataclass(frozen=True, slots=True)
 class Outlet:
-    """`private`: addresses of the operator's own network that may be connected to, as `10.0.0.5:8443`."""
+    """`private`: addresses of the operator's own network that may be connected to, as `10.0.0.5:8443`. `who`: names are
+    looked up in turns that are fair between these."""
 
     credentials: tuple[Credential, ...] = ()
     private: frozenset[str] = frozenset()
     tell: Tell = field(default=tell_nobody, compare=False)
+    who: str = field(default="", compare=False)
 
 
 NO_OUTLET = Outlet()

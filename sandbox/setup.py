@@ -99,7 +99,7 @@ async def ensure_setup(
             lifetime_s = int(COMMAND_TIMEOUT_S) * len(setup.commands) + MARGIN_S
             bounds = setup.limits
             limits = Limits(workspace_bytes=bounds.max_bytes, workspace_inodes=bounds.max_files, lifetime_s=lifetime_s)
-            outlet = Outlet(tell=setup.tell)
+            outlet = Outlet(tell=setup.tell, who=setup.tenant)
             spec = SandboxSpec(setup.image, setup.checkout, limits=limits, egress=index.hosts, outlet=outlet)
             async with await open_writable(spec, ca_bundle=index.ca_bundle) as sandbox:
                 for command in setup.commands:

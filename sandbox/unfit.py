@@ -26,6 +26,7 @@ class Fault:
     hint: str
 
 
+MAX_SAID_CHARS = 10_000
 # The first that fits counts. Engines and kernels differ in their words around these.
 FAULTS = (
     Fault(
@@ -65,7 +66,7 @@ FAULTS = (
 def why_not_started(image: str, said: str) -> ImageUnfit | None:
     """None for what is not known; `said` is as hostile as the image."""
     for fault in FAULTS:
-        if found := re.search(fault.sign, said, re.IGNORECASE):
+        if found := re.search(fault.sign, said[:MAX_SAID_CHARS], re.IGNORECASE):
             return ImageUnfit(f"The image {image} {found.expand(fault.lacks)}.", hint=fault.hint)
     return None
 

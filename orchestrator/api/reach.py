@@ -57,11 +57,11 @@ class Reach:
             raise BadInput(f"{address.host} is not where the forge {named!r} is", hint="name another, or none")
         if address.scheme != "https":
             raise BadInput(f"{address.url} is not an https address", hint=HOW)
-        return Remote(address.url, ("https",), await _pinned(address.url))
+        return Remote(address.url, ("https",), await _pinned(address.url, self.tenant or ""))
 
 
-async def _pinned(url: str) -> dict[str, str]:
+async def _pinned(url: str, who: str) -> dict[str, str]:
     try:
-        return await pinned_to_public(url)
+        return await pinned_to_public(url, who)
     except SourceRefused as e:
         raise BadInput(str(e), hint=f"check it; {LENT}") from e

@@ -10,8 +10,9 @@ from .failures import NEXT, FailureClass, class_of
 from .report import BatchReport, ShardReport
 
 UNDONE = ("failed", "set_aside", "collision")
+MAX_JUDGED_CHARS = 500
 # What differs between two failures of one cause: paths, numbers, ids, quoted names.
-PARTICULAR = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|(?<![^\s'"`])\S*/\S+|\b[0-9a-f]{8,}\b|\d+""")
+PARTICULAR = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|\S*/\S+|\b[0-9a-f]{8,}\b|\d+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def in_general(detail: str) -> str:
     >>> in_general("src/a.py: line 7") == in_general("src/b.py: line 12")
     True
     """
-    return PARTICULAR.sub("…", detail)
+    return PARTICULAR.sub("…", detail[:MAX_JUDGED_CHARS])
 
 
 def _undone(report: BatchReport) -> Iterator[tuple[str, ShardReport]]:

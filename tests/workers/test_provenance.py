@@ -35,7 +35,13 @@ def test_a_place_says_what_it_supports():
     assert places("- The cache is cleared: cache.py:4\n")[0].claim == "- The cache is cleared: cache.py:4"
 
 
-@pytest.mark.parametrize("hostile", ["a/" * 100_000, "a" * 300_000, "a+" * 100_000, "a.py:1" * 50_000, "a.b:" * 50_000])
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        *("a/" * 100_000, "a" * 300_000, "a+" * 100_000, "a.py:1" * 50_000, "a.b:" * 50_000),
+        *(" " + "a/b:1 " * 400_000, f"b.{'a' * 300_000}-:3"),
+    ],
+)
 def test_a_long_line_takes_no_long_time(hostile):
     started_s = time.process_time()
     places(hostile)

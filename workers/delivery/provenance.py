@@ -15,6 +15,7 @@ from .attempt import Attempt
 
 # An answer with more evidence than that is a listing.
 MAX_PLACES = 200
+MAX_ANSWER_CHARS = 1_000_000  # what is behind them is read by nobody
 CLAIM_CHARS = 300
 MAX_TOLD = 10
 
@@ -30,13 +31,15 @@ def places(answer: str) -> list[Provenance]:
     [('src/a.py', 3, 5)]
     """
     found: dict[tuple[str, int, int], Provenance] = {}
-    for line in answer.splitlines():
+    for line in answer[:MAX_ANSWER_CHARS].splitlines():
+        claim = line.strip()[:CLAIM_CHARS]
         for match in _PLACE.finditer(line):
             path, first, last = match[1], int(match[2]), int(match[3] or match[2])
-            if _FILE.fullmatch(path) and ".." not in path.split("/"):
-                place = Provenance(claim=line.strip()[:CLAIM_CHARS], path=path, line=first, end_line=last)
-                found.setdefault((path, first, last), place)
-    return [*found.values()][:MAX_PLACES]
+            if (path, first, last) not in found and _FILE.fullmatch(path) and ".." not in path.split("/"):
+                found[path, first, last] = Provenance(claim=claim, path=path, line=first, end_line=last)
+                if len(found) == MAX_PLACES:
+                    return [*found.values()]
+    return [*found.values()]
 
 
 async def provenance_of(attempt: Attempt, answer: str, warn: Callable[[str], None]) -> tuple[Provenance, ...]:

@@ -26,6 +26,8 @@ _COUNTS = re.compile(r"\"?\$(?:\{#[\w@*\[\]]+\}|[#?!$])\"?")
 _SLICE = re.compile(r"\$\{\w+(?:\[[@*]\])?:(?![-=+?])([^}]*)\}")
 # From the end of one run, or the beginning: else each bracket would be tried to the end.
 _INDEXED = re.compile(r"(?:^|[]@*])[^][@*]*+\[([^]@*]++)\]")
+_LENGTH = re.compile(r"\$\{#[^}]*+\}")
+_BRACED = re.compile(r"\$\{(\w++)[^}]*+\}")
 _EXPANDED_MARK = "\0"
 # Two operands with nothing between them; a path that begins where a value may be empty.
 _NO_CALCULATION = re.compile(r"[\w\0]\s+[\w\0]|\0\w|\0/\s*[A-Za-z_]|\0/\d*/")
@@ -108,7 +110,7 @@ def check_arithmetic(root: Node, commands: Iterable[SimpleCommand], held: frozen
 
 def _bare(text: str) -> str:
     """The text with plain names for what is between braces; a length is a number."""
-    return re.sub(r"\$\{(\w+)[^}]*\}", r" \1 ", re.sub(r"\$\{#[^}]*\}", " 0 ", text)).replace('"', " ")
+    return _BRACED.sub(r" \1 ", _LENGTH.sub(" 0 ", text)).replace('"', " ")
 
 
 def _without_substitutions(text: str) -> str:

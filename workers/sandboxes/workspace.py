@@ -76,7 +76,8 @@ class Workspaces:
         empty = SandboxSpec(self.image, read_only=read_only, limits=limits, labels=labels, env=SANDBOX_ENV)
         if (hosts := hosts_of(scope)) | credentials_of(scope):
             is_lent = bool({acting_tenant(), "*"} & set(self.private_addresses_tenants))
-            outlet = Outlet(self.credentials.of(scope), self.private_addresses if is_lent else frozenset(), tell)
+            lent = self.private_addresses if is_lent else frozenset[str]()
+            outlet = Outlet(self.credentials.of(scope), lent, tell, acting_tenant())
             empty = replace(empty, egress=hosts, outlet=outlet)
         if workspace is None:
             return Prepared(empty)
@@ -118,7 +119,7 @@ class Workspaces:
         if by:
             shared_by = ["credential", by]
         elif workspace.public:
-            env, protocols, shared_by = await pinned_to_public(url), ("https",), ["public"]
+            env, protocols, shared_by = await pinned_to_public(url, acting_tenant()), ("https",), ["public"]
         commit = workspace.base
         return await mirror_of(
             self.cache_dir,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from functools import partial
 from typing import Any
+
+from repo.fairness import beside
+from transport.blobs.owners import acting_tenant
 
 from .paths import relative
 from .truncate import MAX_BYTES, truncate
@@ -23,17 +26,17 @@ Change = tuple[bytes | None, bytes | None]  # the content before and after; None
 
 async def diff_of(changes: Mapping[str, Change]) -> dict[str, Any]:
     """Metadata of a tool that wrote: the diff of all its files by path, cut to what a tool may say."""
-    return {"diff": await asyncio.to_thread(_cut_diff, changes)}
+    return {"diff": await beside.run(acting_tenant(), partial(_cut_diff, changes))}
 
 
 async def shown_diff(changes: Mapping[str, Change]) -> str:
     """The same diff for a person who must allow it, whole."""
-    return await asyncio.to_thread(_whole_diff, changes)
+    return await beside.run(acting_tenant(), partial(_whole_diff, changes))
 
 
 async def told_diff(changes: Mapping[str, Change]) -> str:
     """The same diff for a model, cut short."""
-    return (await asyncio.to_thread(_cut_diff, changes, MAX_TOLD_BYTES)).rstrip("\n")
+    return (await beside.run(acting_tenant(), partial(_cut_diff, changes, MAX_TOLD_BYTES))).rstrip("\n")
 
 
 def _cut_diff(changes: Mapping[str, Change], max_bytes: int = MAX_BYTES) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
+
+from repo.fairness import beside
 
 from .base import Target, ToolContext, ToolResult
 from .diff import diff_of, shown_diff, told_diff
@@ -65,7 +67,6 @@ async def _change(context: ToolContext, arguments: Mapping[str, Any]) -> tuple[b
         return None, encoded(path, new), True
     require_seen(context, path, before)
     # in a thread: a text that resembles itself everywhere can take seconds
-    done = await asyncio.to_thread(
-        edited, decoded(path, before), old, new, replace_all=bool(arguments.get("replaceAll"))
-    )
+    is_everywhere = bool(arguments.get("replaceAll"))
+    done = await beside.run(context.tenant, partial(edited, decoded(path, before), old, new, replace_all=is_everywhere))
     return before, encoded(path, done.text), done.is_exact

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
+
+from repo.fairness import FairSemaphore, beside
 
 from ..permissions.guard import Denied
 from ..web.addresses import PUBLIC, AddressPolicy
@@ -21,8 +23,13 @@ from .truncate import spill_hint, truncate
 # What users of agents know.
 DEFAULT_TIMEOUT_S = 30
 MAX_TIMEOUT_S = 120
+# Of all pages that a worker fetches: each holds a page of memory, and files of the process.
+AT_ONCE = 32
+OF_ONE_TENANT = 8
 
 Check = Callable[[Sequence[Target]], Denied | None]
+
+_turns = FairSemaphore(AT_ONCE, OF_ONE_TENANT)
 
 
 class WebFetch:
@@ -59,8 +66,9 @@ class WebFetch:
         timeout_s = min(arguments.get("timeout", DEFAULT_TIMEOUT_S), MAX_TIMEOUT_S)
         fetcher = Fetcher(self._require, self._policy)
         try:
-            page = await fetcher.fetch(arguments["url"], accept=ACCEPT[wanted], timeout_s=timeout_s)
-            shown = await asyncio.to_thread(readable, page, wanted)  # seconds, for the largest pages
+            async with _turns.turn(context.tenant):
+                page = await fetcher.fetch(arguments["url"], accept=ACCEPT[wanted], timeout_s=timeout_s)
+                shown = await beside.run(context.tenant, partial(readable, page, wanted))
         except WebError as e:
             raise ToolError(str(e)) from e
         return ToolResult(await _output_text(context, call_id, page, shown), self.title(arguments))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 # Attribute values may hold a `>`. The groups are possessive: what does not fit is not tried in another way.
 _TAG = re.compile(r"""<(/?)([A-Za-z][^\s/>]*+)((?:[^>"']++|"[^"]*+"|'[^']*+')*+)>""")
 _ATTRIBUTE = re.compile(r"""([^\s"'>/=]++)(?:\s*+=\s*+("[^"]*+"|'[^']*+'|[^\s"'>]++))?+""")
+_LONE = re.compile(r"<(?:<(?![A-Za-z/!?]))*+")  # that begin nothing
 # Their content is no HTML.
 RAW = frozenset({"script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes"})
 _ENDS = {name: re.compile(f"</{name}(?=[\\s/>])", re.IGNORECASE) for name in RAW}
@@ -37,8 +38,9 @@ def pieces(page: str) -> Iterator[str | Tag]:
             return
         following = page[opens + 1 : opens + 2]
         if not (following.isascii() and following.isalpha()) and following not in ("/", "!", "?"):
-            yield "<"
-            at = opens + 1
+            lone = _LONE.match(page, opens)
+            at = lone.end() if lone else opens + 1
+            yield page[opens:at]
         elif following in ("!", "?"):
             at = _after(page, "-->" if page.startswith("<!--", opens) else ">", opens)
         elif tag := _TAG.match(page, opens):

@@ -19,6 +19,8 @@ from aiohttp.tracing import Trace
 from yarl import URL
 
 from sandbox.egress import ESTABLISHED, EgressProxy
+from sandbox.outlet import Outlet
+from transport.blobs.owners import acting_tenant
 
 from .addresses import AddressPolicy
 from .errors import Unreached
@@ -32,7 +34,8 @@ async def session_for(url: URL, policy: AddressPolicy) -> AsyncGenerator[aiohttp
 
     It keeps no cookie, follows nothing of this process's environment, and unpacks nothing.
     """
-    proxy = EgressProxy([f"{url.host}:{url.port}"], may_connect=policy.allows)
+    outlet = Outlet(who=acting_tenant())
+    proxy = EgressProxy([f"{url.host}:{url.port}"], may_connect=policy.allows, outlet=outlet)
     try:
         async with aiohttp.ClientSession(
             connector=_Tunnels(proxy), cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, trust_env=False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from aiohttp import web
 
@@ -10,7 +12,7 @@ from workers.permissions.guard import Guard
 from workers.permissions.rules import DEFAULTS, parse_rules
 from workers.tools.base import ToolContext, ToolResult
 from workers.tools.dispatch import run_calls
-from workers.tools.webfetch import WebFetch
+from workers.tools.webfetch import OF_ONE_TENANT, WebFetch
 
 OPEN = Guard(("*:*",), DEFAULTS)
 
@@ -125,3 +127,25 @@ async def test_a_redirect_goes_no_further_than_the_rules(root):
 
     assert followed.content.startswith(f"<url>{root}/docs/a</url>\n# Title")
     assert refused.is_error and "redirects" in refused.content and "denied by the rule" in refused.content
+
+
+async def test_the_many_pages_of_one_tenant_leave_turns_to_others(serve_pages):
+    asked, silent = asyncio.Queue[str](), asyncio.Event()
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.put_nowait(request.path)
+        if request.path == "/slow":
+            await silent.wait()
+        return web.Response(text="done")
+
+    root = f"http://127.0.0.1:{await serve_pages(answer)}"
+    greedy, other = (ToolContext(no_sandbox, None, {}, tenant=name) for name in "ab")  # pyright: ignore[reportArgumentType]
+    many = [asyncio.create_task(run(here(root), greedy, url=f"{root}/slow")) for _ in range(4 * OF_ONE_TENANT)]
+    async with asyncio.timeout(30):
+        for _ in range(OF_ONE_TENANT):
+            assert await asked.get() == "/slow"
+
+        assert "done" in (await run(here(root), other, url=f"{root}/quick")).content
+        assert await asked.get() == "/quick" and asked.empty()
+        silent.set()
+        assert all("done" in each.content for each in await asyncio.gather(*many))

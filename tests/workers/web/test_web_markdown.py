@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import html
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.web.markdown import MAX_CHARS, to_markdown, to_text
+from workers.web.fetching import MAX_BODY_BYTES
+from workers.web.markdown import MAX_CHARS, MAX_READ_S, to_markdown, to_text
 
 PAGE = "https://example.com/docs/page"
 
@@ -69,3 +71,11 @@ def test_any_text_is_a_page_and_its_words_stay(page):
 @pytest.mark.parametrize("piece", ["<blockquote>", "<ul><li>", "<a href=a>x", "<!--", "<a ", "</", "<pre>\n", "<b"])
 def test_a_page_made_to_grow_stays_within_bounds(piece):
     assert len(to_markdown(piece * 20_000, PAGE + "x" * 2000)) <= MAX_CHARS
+
+
+@pytest.mark.parametrize("piece", ["<", "<b>"])
+def test_the_largest_page_of_anything_is_read_in_time(piece):
+    started_s = time.thread_time()
+    to_markdown(piece * (MAX_BODY_BYTES // len(piece)) + "x")
+
+    assert time.thread_time() - started_s < 2 * MAX_READ_S
