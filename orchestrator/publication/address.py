@@ -8,6 +8,7 @@ Address(url='git@git.example.com:team/app.git', scheme='ssh', host='git.example.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,20 @@ class Address:
     @property
     def owner(self) -> str:
         return self.path.rpartition("/")[0]
+
+    @property
+    def repository(self) -> str:
+        """The same for all ways to write it: forges know no capitals, and one answers at several ports.
+
+        >>> read_address("https://Git.example.com:443/Team//app.git/").repository
+        'git.example.com/team/app'
+        >>> read_address("git@git.example.com:team/app").repository
+        'git.example.com/team/app'
+        """
+        if self.scheme == "file":
+            return str(Path(self.path).resolve())
+        host = urlsplit(f"//{self.host}").hostname or self.host
+        return f"{host.rstrip('.')}/{posixpath.normpath(self.path).removesuffix('.git').lower()}"
 
 
 def is_remote_name(text: str) -> bool:

@@ -84,8 +84,14 @@ def is_anothers(known: Publication, wanted: Publication) -> bool:
     return is_other or known.repository != wanted.repository
 
 
-def key_of(remote: str, branch: str) -> str:
-    """The same branch of the same repository is one publication, whatever task its change comes from."""
+def key_of(repository: str, branch: str) -> str:
+    """The same branch of the same repository (`Address.repository`) is one publication, whatever task its change comes
+    from, and however its address is written."""
+    return digest_of("publication", "of", repository, branch)[:32]
+
+
+def _earlier_key(remote: str, branch: str) -> str:
+    """Of releases that knew a repository by what its address looked like."""
     return digest_of("publication", remote, branch)[:32]
 
 
@@ -101,6 +107,13 @@ class Book:
         except (ValidationError, UnicodeDecodeError):
             _log.warning("publication_unreadable", key=key)  # what there is to know is at the remote
             return None
+
+    def as_known(self, wanted: Publication) -> Publication:
+        """With the key under which it was published first, as its request says."""
+        earlier = _earlier_key(wanted.remote, wanted.branch)
+        if self.get(wanted.key) is not None or self.get(earlier) is None:
+            return wanted
+        return wanted.model_copy(update={"key": earlier, "body": wanted.body.replace(wanted.key, earlier)})
 
     def all(self) -> list[Publication]:
         """The latest changed first."""

@@ -50,6 +50,7 @@ class Publisher:
     async def publish(self, wanted: Publication, mirror: Mirror) -> Publication:
         """As far as it goes now. What stops it is in the publication that comes back: stage, reason and hint."""
         async with self.book.at_work():
+            wanted = self.book.as_known(wanted)
             known = self.book.get(wanted.key)
             if known is not None and is_anothers(known, wanted):
                 return _stopped(wanted, _taken(known, wanted))  # what is noted of the other stays

@@ -28,7 +28,7 @@ async def wanted_of(
     """
     asked = terms.model_copy(update={"forge": terms.forge or change.forge})
     place = await place_of(asked, forges, repository, fetched_from=change.url)
-    key = key_of(place.address.url, branch)
+    key = key_of(place.address.repository, branch)
     return Publication(
         key=key,
         remote=place.address.url,

@@ -19,6 +19,7 @@ import pytest_asyncio
 from aiohttp import web
 from forge_descriptions import Description
 
+from orchestrator.publication.address import read_address
 from orchestrator.publication.body import Facts, block_of
 from orchestrator.publication.book import Book, Publication, key_of
 from orchestrator.publication.forges.http import Pace
@@ -289,7 +290,7 @@ class Desk:
     def wanted(self, commit: str, *, remote: str = "", branch: str = BRANCH, **terms: Any) -> Publication:
         asked = Terms.model_validate({"to": Form.REQUEST, **terms})
         place = remote or self.hub.remote
-        key = key_of(place, branch)
+        key = key_of(read_address(place).repository, branch)
         base = git(self.user, "rev-parse", "main")
         return Publication(
             key=key, remote=place, forge="" if remote else "hub", path="team/app", branch=branch, terms=asked,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from envelope.ids import digest_of
 from orchestrator.publication.book import Stage
 from orchestrator.publication.telling import close, comment
 
@@ -60,6 +61,47 @@ async def test_a_branch_that_somebody_else_made_is_not_taken(github):
     refused = await github.publish(github.commit("second\n"))
 
     assert (refused.stage, github.hub.tip(), github.hub.reviews) == (Stage.REFUSED, theirs, [])
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "{url}/",
+        "{url}.git/",
+        "{bare}",
+        "{bare}.git",
+        "{bare}//",
+        "{upper}",
+        "{path}/./app",
+        "{path}/x/../app",
+        "{encoded}",
+    ],
+)
+async def test_a_branch_is_anothers_however_the_address_of_its_repository_is_written(github, written):
+    desk, first = github, github.commit("second\n")
+    mine = await desk.publisher.publish(desk.wanted(first).model_copy(update={"tenant": "a"}), await desk.mirror(first))
+    bare = desk.hub.remote.removesuffix(".git")
+    names = {"url": desk.hub.remote, "bare": bare, "upper": bare.replace("/team/app", "/Team/APP")}
+    names |= {"path": bare.removesuffix("/app"), "encoded": bare.replace("/app", "/%61pp")}
+    second = desk.commit("third\n", first)
+    wanted = desk.wanted(second, remote=written.format(**names)).model_copy(update={"tenant": "b", "forge": "hub"})
+    theirs = await desk.publisher.publish(wanted, await desk.mirror(second))
+
+    assert (mine.stage, theirs.stage, desk.hub.tip()) == (Stage.DRAFT, Stage.REFUSED, first)
+    assert "of another tenant" in theirs.reason
+
+
+async def test_what_a_release_before_has_published_is_gone_on_with(github):
+    """It knew a repository by its address as it was written."""
+    first, second = github.commit("second\n"), github.commit("third\n")
+    wanted = github.wanted(first)
+    old = digest_of("publication", wanted.remote, wanted.branch)[:32]
+    before = wanted.model_copy(update={"key": old, "body": wanted.body.replace(wanted.key, old)})
+    await github.publisher.publish(before, await github.mirror(first))
+    newer = await github.publish(second)
+
+    assert (newer.key, newer.stage, newer.number, github.hub.created) == (old, Stage.DRAFT, 1, 1)
+    assert github.hub.tip() == second
 
 
 async def test_whoever_forgot_everything_finds_it_at_the_forge(github):
