@@ -16,6 +16,7 @@ from sandbox.errors import PathError
 
 from ..errors import BadInput
 from ..hints import nearest
+from ..project.files import is_settings
 from .files import FOLDERS, Command, parse_command, read_commands
 from .of_sessions import OF_SESSIONS
 from .of_sessions import cards as of_sessions
@@ -124,7 +125,10 @@ async def _paths(sandbox: Sandbox, folder: str) -> list[str]:
 
 
 async def _content(sandbox: Sandbox, path: str) -> bytes:
+    """Nothing for one that a link leads out of the folders of settings: the task may not be let read it."""
     try:
+        if not await is_settings(sandbox, path):
+            return b""
         return await sandbox.read(path, max_bytes=MAX_COMMAND_BYTES + 1)
     except PathError:
         return b""

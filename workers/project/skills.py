@@ -14,7 +14,7 @@ from sandbox.base import WORKSPACE
 from sandbox.errors import PathError
 
 from ..front_matter import STRINGS, BadFrontMatter, read_beside, read_front_matter
-from .files import Files
+from .files import Files, is_settings
 from .framing import framed, one_line, shortened
 from .instructions import read_if_there
 from .pinned import users_skills
@@ -91,7 +91,7 @@ def preloaded_text(skills: Sequence[Skill]) -> str:
 def parse_skill(path: str, content: bytes | None, *, is_users: bool = False) -> Skill:
     """`BadSkill` says what is wrong with the file; `path` is its own."""
     if content is None:
-        raise BadSkill("it cannot be read")
+        raise BadSkill("it cannot be read, or a link leads it out of the folders of settings")
     if len(content) > MAX_SKILL_BYTES:
         raise BadSkill(f"it is longer than {MAX_SKILL_BYTES} bytes; move details into files beside it")
     try:
@@ -133,9 +133,13 @@ async def _projects(workspace: Files) -> tuple[list[tuple[str, bytes | None, boo
     paths = [
         path for paths in await asyncio.gather(*(_paths(workspace, folder) for folder in FOLDERS)) for path in paths
     ]
-    contents = await asyncio.gather(*(read_if_there(workspace, path, MAX_SKILL_BYTES) for path in paths[:MAX_SKILLS]))
+    contents = await asyncio.gather(*(_content(workspace, path) for path in paths[:MAX_SKILLS]))
     written = [(path, content, False) for path, content in zip(paths, contents, strict=False)]
     return written, len(paths) - len(written)
+
+
+async def _content(workspace: Files, path: str) -> bytes | None:
+    return await read_if_there(workspace, path, MAX_SKILL_BYTES) if await is_settings(workspace, path) else None
 
 
 async def _paths(workspace: Files, folder: str) -> list[str]:
