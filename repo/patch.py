@@ -25,6 +25,7 @@ from .git import GIB, Completed
 from .mirror import Mirror
 from .scratch import Scratch, scratch
 from .seed import give_entries_to
+from .weight import MAX_REPOSITORY_BYTES, while_bearable
 from .wording import capped, each, is_utf8, readable
 
 __all__ = ["FileChange", "Patch", "apply_to_tree", "extract_patch", "patch_between"]
@@ -33,6 +34,7 @@ MIB = 1024 * 1024
 MAX_PATCH_BYTES = 64 * MIB
 UNNAMED = "has a name that is not UTF-8 and was left out"  # it would fit into no message
 NO_OBJECT = "0" * 40
+MAX_APPLY_BYTES = 2 * GIB  # of memory, and of each file
 APPLY = ("apply", "--cached", "--whitespace=nowarn", "-")
 
 
@@ -116,14 +118,14 @@ async def apply_to_tree(git_dir: Path, base: str, diff: bytes) -> str:
     with scratch(write_to=git_dir / "objects") as own:
         await own.git("read-tree", await _tree_of(own, base))
         if diff:
-            await apply_to_index(own, diff)
+            await while_bearable(apply_to_index(own, diff), git_dir / "objects", MAX_REPOSITORY_BYTES)
         return (await own.git("write-tree")).line
 
 
 async def apply_to_index(own: Scratch, diff: bytes) -> Completed:
-    """Change the index of `own` by `diff`, wholly or not at all."""
+    """Change the index of `own` by `diff`, wholly or not at all. A hundred bytes of it may name a file of any size."""
     try:
-        return await own.git(*APPLY, stdin=diff)
+        return await own.git(*APPLY, stdin=diff, max_memory_bytes=MAX_APPLY_BYTES, max_file_bytes=MAX_APPLY_BYTES)
     except GitFailed as e:
         raise PatchRefused(f"The patch does not apply: {e.stderr or e}") from e
 

@@ -58,6 +58,8 @@ class Scratch:
         configuration: Collection[str] = (),
         timeout_s: float = 120.0,
         max_stdout_bytes: int = GIB,
+        max_memory_bytes: int | None = None,
+        max_file_bytes: int | None = None,
         ok: Collection[int] = (0,),
     ) -> Completed:
         """`git()` on this directory and index, which finds its objects in `objects` and `stores`."""
@@ -71,6 +73,8 @@ class Scratch:
             configuration=configuration,
             timeout_s=timeout_s,
             max_stdout_bytes=max_stdout_bytes,
+            max_memory_bytes=max_memory_bytes,
+            max_file_bytes=max_file_bytes,
             ok=ok,
         )
 

@@ -45,9 +45,11 @@ async def require_bearable(git_dir: Path, commit: str, folder: Path) -> None:
     if total_bytes > MAX_FILES_BYTES:
         size = f"{total_bytes / GIB:,.0f} GiB of at most {MAX_FILES_BYTES // GIB}"
         raise CheckoutFailed(f"The files of commit {short} are too large: {size}", hint=HINT)
-    free_bytes = shutil.disk_usage(folder).free
+    disk = shutil.disk_usage(folder)
+    # As of a fetch: what is left of a disk is for everybody else, but for what is small.
+    free_bytes = disk.free if total_bytes <= SMALL_BYTES else disk.free - disk.total // SPARED_SHARE
     if total_bytes > free_bytes:
-        left, takes = f"{free_bytes / MIB:,.0f} MiB are left", f"{total_bytes / MIB:,.0f}"
+        left, takes = f"{max(0, free_bytes) / MIB:,.0f} MiB are left", f"{total_bytes / MIB:,.0f}"
         message = f"The disk is full: no space left in {folder}: {left}, and commit {short} takes {takes}"
         raise DiskFull(message, hint="free some: `muster sandbox prune`; or move the state folder to a larger disk")
 

@@ -136,7 +136,9 @@ class Book:
             part.unlink(missing_ok=True)
 
     @asynccontextmanager
-    async def at_work(self) -> AsyncGenerator[None]:
-        """One command after another: caps are counted, and forges ask for changes one at a time."""
-        async with file_lock(self._folder / "lock"):
+    async def at_work(self, publication: Publication) -> AsyncGenerator[None]:
+        """A tenant's one command after another: caps are counted, and forges ask for changes one at a time. Another's
+        push may take half an hour; it keeps nobody waiting but who publishes the same."""
+        of_tenant = digest_of("publications of", publication.tenant)[:32]
+        async with file_lock(self._folder / f"lock-{of_tenant}"), file_lock(self._folder / f"lock-{publication.key}"):
             yield

@@ -49,8 +49,8 @@ class Publisher:
 
     async def publish(self, wanted: Publication, mirror: Mirror) -> Publication:
         """As far as it goes now. What stops it is in the publication that comes back: stage, reason and hint."""
-        async with self.book.at_work():
-            wanted = self.book.as_known(wanted)
+        wanted = self.book.as_known(wanted)
+        async with self.book.at_work(wanted):
             known = self.book.get(wanted.key)
             if known is not None and is_anothers(known, wanted):
                 return _stopped(wanted, _taken(known, wanted))  # what is noted of the other stays
@@ -58,7 +58,7 @@ class Publisher:
 
     async def go_on(self, unfinished: Publication, mirror: Mirror) -> Publication:
         """The same, unless somebody has gone on with it since it was read: what they published may be newer."""
-        async with self.book.at_work():
+        async with self.book.at_work(unfinished):
             current = self.book.get(unfinished.key)
             return await self._publish(unfinished, mirror) if current in (unfinished, None) else current
 
@@ -68,7 +68,7 @@ class Publisher:
             return publication
         async with self.forge(publication) as forge:
             found = await forge.get(publication.number)
-        async with self.book.at_work():
+        async with self.book.at_work(publication):
             return self.note_state(publication, found)
 
     def note_state(self, publication: Publication, found: Found) -> Publication:
@@ -79,13 +79,13 @@ class Publisher:
 
     async def refuse(self, publication: Publication, error: MusterError | RepoError) -> Publication:
         """Unless somebody has gone on with it since it was read."""
-        async with self.book.at_work():
+        async with self.book.at_work(publication):
             current = self.book.get(publication.key)
             return self._note(_stopped(publication, error)) if current in (publication, None) else current
 
     async def give_up(self, publication: Publication) -> Publication:
         """Of what is stuck here, and never became a request. Published again, it begins anew."""
-        async with self.book.at_work():
+        async with self.book.at_work(publication):
             current = self.book.get(publication.key) or publication
             is_ours = current.stage in STUCK and not current.number
             return self._note(_now(current, Stage.CLOSED, "given up")) if is_ours else current

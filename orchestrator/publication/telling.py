@@ -17,7 +17,7 @@ async def comment(publisher: Publisher, publication: Publication, text: str) -> 
     What was said is found by a mark in the comment itself, which nobody sees: there it outlives our memory of it.
     """
     mark = f"<!-- muster:comment {digest_of(publication.key, text)[:32]} -->"
-    async with publisher.book.at_work(), publisher.forge(publication) as forge:
+    async with publisher.book.at_work(publication), publisher.forge(publication) as forge:
         for tries in range(1, CREATE_TRIES + 1):
             if await _is_said(forge, publication.number, mark):
                 return tries > 1
@@ -33,7 +33,7 @@ async def comment(publisher: Publisher, publication: Publication, text: str) -> 
 
 async def close(publisher: Publisher, publication: Publication) -> Publication:
     """With the state that its request has then: one that was merged meanwhile stays merged."""
-    async with publisher.book.at_work(), publisher.forge(publication) as forge:
+    async with publisher.book.at_work(publication), publisher.forge(publication) as forge:
         found = await forge.get(publication.number)
         if found.state in ALIVE:
             await forge.close(publication.number)

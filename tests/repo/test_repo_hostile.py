@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import select
 import subprocess
+import zlib
 
 import pytest
 
 from repo import search
 from repo.bundle import bundle
 from repo.checkout import checkout
-from repo.errors import GitTimedOut, OutputTooLarge, PatternRefused, RepoError
+from repo.errors import GitTimedOut, OutputTooLarge, PatchRefused, PatternRefused, RepoError
 from repo.git import git
 from repo.local import describe
 from repo.mirror import mirror_of
-from repo.patch import extract_patch
+from repo.patch import MAX_APPLY_BYTES, apply_to_tree, extract_patch
 from repo.publish import publish_branch
 
 HOOKS = (
@@ -204,3 +206,30 @@ def is_running(pid):
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def _number(size: int) -> bytes:
+    found = b""
+    while size > 0x7F:
+        found, size = found + bytes([size & 0x7F | 0x80]), size >> 7
+    return found + bytes([size])
+
+
+async def test_a_diff_of_bytes_that_names_gigabytes_is_refused(user, mirror_at):
+    """A delta says how large its file is, and copies a part of the one before again and again."""
+    size = 1 << 20
+    commit = user.commit({"a": "y\n" * (size // 2)})
+    old = user.git("rev-parse", "HEAD:a")
+    copies = MAX_APPLY_BYTES // size + 1
+    delta = _number(size) + _number(size * copies) + (bytes([0xF0]) + size.to_bytes(3, "little")) * copies
+    packed = zlib.compress(delta, 9)
+    lines = b""
+    for at in range(0, len(packed), 52):
+        part = packed[at : at + 52]
+        count = len(part)
+        sign = ord("A") + count - 1 if count <= 26 else ord("a") + count - 27
+        lines += bytes([sign]) + base64.b85encode(part, pad=True) + b"\n"
+    head = f"diff --git a/a b/a\nindex {old}..{'1' * 40} 100644\nGIT binary patch\ndelta {len(delta)}\n"
+
+    with pytest.raises(PatchRefused, match="memory"):
+        await apply_to_tree((await mirror_at(user, commit)).git_dir, commit, head.encode() + lines + b"\n")

@@ -132,6 +132,15 @@ async def test_a_body_in_pieces_arrives_and_a_second_request_behind_it_does_not(
     assert whole.endswith(b"\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
 
 
+async def test_of_two_lengths_one_goes_on(host: TlsHost, tmp_path: Path):
+    """By the other one the host's front would see a second request, with the credential's rights."""
+    body = "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+    await asked(tmp_path, host.outlet(), get(host, "/push", "", "POST")[:-2] + body)
+
+    [whole] = host.asked
+    assert b"content-length" not in whole.lower() and b"chunked" in whole
+
+
 @pytest.mark.parametrize(
     "headers",
     [

@@ -167,6 +167,7 @@ def _require_led_alone(request: TaskRequest) -> None:
     wanted = {
         "output_schema": request.output_schema is not None,
         "record": params.record,
+        "replay": params.replay is not None,
         "undo, revert_to, fork_of": undoing(request) is not None,
         "plan, waypoints": params.plan is not None or bool(params.waypoints),
     }

@@ -15,6 +15,7 @@ from envelope.scope import Scope, split
 from repo.fairness import beside
 from sandbox.base import Sandbox
 
+from ..permissions.guard import UNSCOPED
 from ..tools.base import Tool
 from ..tools.errors import ToolError
 from .connection import Connection
@@ -60,7 +61,10 @@ class McpHub:
             listed = await connection.tools()
             # A hundred large schemas take seconds to be checked. Whose are long to check waits for himself.
             found = await beside.run(connection.name, partial(_tools_of, connection, listed))
-            self._listed[connection.name] = found
+            self._listed[connection.name] = [tool for tool in found if tool.name not in UNSCOPED]
+            if len(self._listed[connection.name]) < len(found):
+                names = ", ".join(sorted(tool.name for tool in found if tool.name in UNSCOPED))
+                self._warn(connection, ToolError(f"a tool of {connection.name} cannot be called {names}"))
         except ToolError as error:
             self._warn(connection, error)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 from ..project.framing import one_line
 from ..tools.base import Target, Tool, ToolContext, ToolResult
@@ -13,6 +15,8 @@ from ..tools.schema import parameters, text
 from .connection import Connection
 from .text import content_of, fitted
 
+MAX_DECODED = 3  # times: more is no URI that anybody writes
+_SEPARATORS = re.compile(r"[/\\?#;]")
 MAX_DESCRIPTION_CHARS = 300  # a list is for choosing
 SERVER = text("the name of the server; left out: all of them")
 
@@ -63,6 +67,7 @@ class ReadMcpResource:
         self._servers = servers
 
     def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
+        _require_plain(arguments["uri"])
         return [_target(arguments["server"], arguments["uri"])]
 
     def title(self, arguments: Mapping[str, Any]) -> str:
@@ -95,6 +100,22 @@ def _named(servers: Mapping[str, Connection], name: str) -> Connection:
     if name not in servers:
         raise ToolError(f"there is no MCP server {name!r} with resources; there are: {', '.join(servers)}")
     return servers[name]
+
+
+def _require_plain(uri: str) -> None:
+    """`ToolError` for a URI that a server may take for another than rules and grants see.
+
+    >>> _require_plain("file:///public/a..b?x=%2F")
+    """
+    read = uri
+    for _ in range(MAX_DECODED):
+        read, before = unquote(read), read
+        if read == before:
+            break
+    else:
+        raise ToolError("the URI is encoded again and again; name it plainly")
+    if {".", ".."} & set(_SEPARATORS.split(read)):
+        raise ToolError("the URI has a step such as .. in it; name the resource itself")
 
 
 def _target(server: str, uri: str = "") -> Target:

@@ -137,7 +137,10 @@ async def _prepare(
     if fault := await find_fault(tool.parameters, call.input, context.tenant):
         return _mistake(f"the arguments of {tool.name} are wrong: {fault}; write them again")
     people, arguments = context.people, in_working_directory(tool.name, call.input, context)
-    targets = [*suspected(call, tool, people), *tool.targets(arguments)]
+    try:
+        targets = [*suspected(call, tool, people), *tool.targets(arguments)]
+    except ToolError as e:
+        return _mistake(str(e))
     said = [target for target in targets if not target.permission.startswith("bash")]
     if len(said) > MAX_TARGETS or any(len(target.pattern) > MAX_TARGET_CHARS for target in said):
         bounds = f"{MAX_TARGETS} files, and names of {MAX_TARGET_CHARS} characters"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from pathlib import Path
 
@@ -89,6 +90,15 @@ async def test_a_branch_is_anothers_however_the_address_of_its_repository_is_wri
 
     assert (mine.stage, theirs.stage, desk.hub.tip()) == (Stage.DRAFT, Stage.REFUSED, first)
     assert "of another tenant" in theirs.reason
+
+
+async def test_what_one_tenant_publishes_keeps_no_other_waiting(github):
+    """As while a push of theirs takes half an hour."""
+    desk, commit = github, github.commit("second\n")
+    theirs = desk.wanted(commit, branch="muster/theirs").model_copy(update={"tenant": "a"})
+    ours = desk.wanted(commit).model_copy(update={"tenant": "b"})
+    async with desk.book.at_work(theirs), asyncio.timeout(60):
+        assert (await desk.publisher.publish(ours, await desk.mirror(commit))).stage is Stage.DRAFT
 
 
 async def test_what_a_release_before_has_published_is_gone_on_with(github):

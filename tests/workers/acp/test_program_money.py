@@ -162,7 +162,12 @@ async def test_a_lost_attempt_begins_again_and_what_it_spent_counts(start_agents
 
 
 @pytest.mark.parametrize(
-    "asked", [{"output_schema": {"type": "object"}}, {"input": TaskInput(prompt="go", params={"record": True})}]
+    "asked",
+    [
+        {"output_schema": {"type": "object"}},
+        {"input": TaskInput(prompt="go", params={"record": True})},
+        {"input": TaskInput(prompt="go", params={"replay": "sha256:" + "0" * 64})},
+    ],
 )
 async def test_what_only_our_own_loop_can_do_is_refused_at_once(start_agents, led, agent_file, asked):
     hands, _ = await start_agents("rules: []", agents={"foreign": agent_file()})

@@ -20,6 +20,7 @@ from workers.mcp.tools import McpTool
 from workers.mcp.ways import Remote
 from workers.permissions.guard import Guard
 from workers.permissions.rules import DEFAULTS, parse_rules
+from workers.tools.errors import ToolError
 from workers.tools.registry import offered
 
 READERS = {"list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource"}
@@ -97,3 +98,28 @@ def test_the_servers_of_the_documentation_are_servers():
     servers = McpServers.model_validate(written["workers"]["mcp"])
 
     assert sorted(servers.enabled) == ["docs", "tracker"]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file:///public/../secret/b",
+        "file:///public/%2e%2e/secret/b",
+        "file:///public/%252e%252E/secret/b",
+        "file:///public/.%2e\\secret",
+        "file:///public/./b",
+        "file:///public/..;x/secret",
+        "file:///public/%252525252e%252525252e/b",
+    ],
+)
+def test_a_resource_is_named_so_that_no_server_can_take_it_for_another(uri):
+    """A grant such as `read:mcp:docs/file:///public/*` is for what stands below that folder."""
+    read = next(tool for tool in foreign() if tool.name == "read_mcp_resource")
+    with pytest.raises(ToolError):
+        read.targets({"server": "docs", "uri": uri})
+
+
+def test_a_plain_resource_is_judged_by_its_uri():
+    read = next(tool for tool in foreign() if tool.name == "read_mcp_resource")
+    for uri in ("file:///public/a..b/c%20d", "db://rows/%2Fetc?q=1#x", "note:1"):
+        assert [target.pattern for target in read.targets({"server": "docs", "uri": uri})] == [f"mcp:docs/{uri}"]
