@@ -179,3 +179,19 @@ async def test_keys_of_another_kind_stop_nobody(redis_fleet, raw, name):
     await raw.set(key(redis_fleet, name), "junk")
 
     await turn(redis_fleet)
+
+
+@pytest.mark.parametrize("mark", ["zzz", "9" * 30, "999999999999999-0", f"{2**64 - 1}-0", "5-" + "9" * 25])
+async def test_a_spoilt_mark_does_not_stop_what_is_told_to_others(redis_fleet, raw, mark):
+    [notices] = redis_fleet.transport.notices
+    await notices.read(wait_s=0.01)
+    await raw.hset(key(redis_fleet, "noticemarks"), "done", mark)
+    await notices.read(wait_s=0.01)
+
+    await redis_fleet.submit()
+    claim = await redis_fleet.claim_one()
+    await redis_fleet.finish(claim)
+    news = await notices.read(wait_s=5)
+
+    assert [happening.task_id for happening in news.happenings] == [claim.lease.task_id]
+    assert await notices.take(news, [])
