@@ -32,7 +32,7 @@ OURS = (
         "orchestrator",
         "publications",
     ),
-    *("api-tokens.json", "console.key", "trusted.json", "approvals", "editor-sessions"),
+    *("api-tokens.json", "console.key", "trusted.json", "approvals", "asks", "editor-sessions"),
 )
 NOT_OURS_TO_COUNT = ("lost+found",)  # of a disk that is mounted there
 

@@ -21,7 +21,7 @@ from .console import people, plain, warn
 from .interrupt import read_line
 from .person import person
 
-_SHOWN = "approvals/shown.json"
+_SHOWN = "asks/shown.json"
 MAX_SHOWN = 1_000  # the latest
 
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}

@@ -335,7 +335,7 @@ async def test_a_chore_that_somebody_has_spoilt_is_dropped_and_what_it_left_clos
     claim, _ = await running_tree(small_fleet, children=20, below_each=1)
     other = await small_fleet.submit(recipient="build")
     await cancel_and_go(small_fleet, claim.lease.task_id)
-    await raw.set(key(small_fleet, "stack", claim.lease.task_id), "junk")
+    await raw.rpush(key(small_fleet, "stack", claim.lease.task_id), "junk")
 
     for _ in range(3):
         await small_fleet.transport.reap()

@@ -43,16 +43,14 @@ async def test_a_record_that_cannot_be_read_stops_no_other(redis_fleet, raw, fie
 
 
 @pytest.mark.parametrize("spoilt_key", ["tasks", "trace"])
-async def test_what_was_accepted_before_a_spoilt_key_was_met_is_started(redis_fleet, raw, spoilt_key):
-    good, bad = [redis_fleet.request() for _ in range(3)], redis_fleet.request()
-    await raw.set(key(redis_fleet, spoilt_key, bad.trace_id), "junk")
+async def test_a_key_of_another_kind_keeps_nothing_from_being_accepted(redis_fleet, raw, spoilt_key):
+    requests = [redis_fleet.request() for _ in range(4)]
+    await raw.set(key(redis_fleet, spoilt_key, requests[-1].trace_id), "junk")
 
-    with pytest.raises(TransportError):
-        await redis_fleet.transport.submit([*good, bad])
-    await redis_fleet.transport.submit(good)  # as whoever does not know what became of them does
+    await redis_fleet.transport.submit(requests)
 
     started = {claim.lease.task_id for claim in await redis_fleet.transport.claim("explore", "w", slots=9, wait_s=2)}
-    assert started >= {request.task_id for request in good}
+    assert started == {request.task_id for request in requests}
     assert (await redis_fleet.transport.stats(["explore"]))[0].ready == 0
 
 
@@ -114,3 +112,86 @@ async def test_a_row_that_cannot_be_read_hides_no_other(redis_fleet, raw, listin
 
     assert [[record.task_id for record in page.records] for page in pages] == [[request.task_id]] * 3
     assert await transport.answers(request.task_id)
+
+
+LAST = "18446744073709551615-18446744073709551615"
+HASHES = {
+    "reaper": {"at": "x", "lag": "inf", "floor": "nan", "excused": "x"},
+    "pace": {"at": "x", "till": "nan"},
+    "flight": {"default": "x"},
+    "queued": {"default": "9223372036854775807"},
+    "usage": {"bytes": "1e300", "tasks": "nan"},
+    "counters": {"lost_leases": "x", "fenced_writes": "x"},
+    "tenants": {"default": "nan x y z"},
+}
+SPOILT_FOR_ALL = {
+    **{name: lambda raw, name, fields=fields: raw.hset(name, mapping=fields) for name, fields in HASHES.items()},
+    **{name: lambda raw, name: raw.xadd(name, {"ids": "", "task": ""}, id=LAST) for name in ("done", "asked", "dead")},
+    "later": lambda raw, name: raw.hset(name.removesuffix("later") + "reaper", mapping={"at": 9e13, "floor": 9e15}),
+    "pool:explore": lambda raw, name: raw.hset(name, mapping={"vtime": "x", "ready": "inf"}),
+    "money:default": lambda raw, name: raw.hset(name, mapping={"spent": "x", "cap": "y", "reserved": "z"}),
+}
+
+
+async def turn(fleet) -> None:
+    """Everything that others do goes on."""
+    one, other = await fleet.submit(), await fleet.submit()
+    claims = await fleet.transport.claim("explore", "w", slots=2, wait_s=5)
+    assert {claim.lease.task_id for claim in claims} == {one.task_id, other.task_id}
+    [first, second] = claims
+    await fleet.finish(first)
+    await fleet.transport.answer(second.lease.task_id, "ask_1", "once", by="ann")
+    assert await fleet.transport.cancel(second.lease.task_id, by="ann", reason="enough") == 1
+    await fleet.finish(second)
+    assert await fleet.transport.reap() >= 0
+    assert await fleet.ended(one.task_id) and await fleet.ended(other.task_id)
+
+
+@pytest.mark.parametrize("name", SPOILT_FOR_ALL)
+async def test_spoilt_counts_and_moments_stop_nobody(redis_fleet, raw, name):
+    await turn(redis_fleet)
+    await SPOILT_FOR_ALL[name](raw, key(redis_fleet, *name.split(":")))
+
+    await turn(redis_fleet)
+
+
+KINDS = (
+    "reaper",
+    "pace",
+    "flight",
+    "queued",
+    "done",
+    "asked",
+    "dead",
+    "ended",
+    "timers",
+    "deadlines",
+    "chores",
+    "pools",
+)
+LISTS = ("index", "live", "asking", "usage", "tenants", "counters", "workers", "audit")
+
+
+@pytest.mark.parametrize("name", [*KINDS, *LISTS])
+async def test_keys_of_another_kind_stop_nobody(redis_fleet, raw, name):
+    await turn(redis_fleet)
+    await raw.delete(key(redis_fleet, name))
+    await raw.set(key(redis_fleet, name), "junk")
+
+    await turn(redis_fleet)
+
+
+@pytest.mark.parametrize("mark", ["zzz", "9" * 30, "999999999999999-0", f"{2**64 - 1}-0", "5-" + "9" * 25])
+async def test_a_spoilt_mark_does_not_stop_what_is_told_to_others(redis_fleet, raw, mark):
+    [notices] = redis_fleet.transport.notices
+    await notices.read(wait_s=0.01)
+    await raw.hset(key(redis_fleet, "noticemarks"), "done", mark)
+    await notices.read(wait_s=0.01)
+
+    await redis_fleet.submit()
+    claim = await redis_fleet.claim_one()
+    await redis_fleet.finish(claim)
+    news = await notices.read(wait_s=5)
+
+    assert [happening.task_id for happening in news.happenings] == [claim.lease.task_id]
+    assert await notices.take(news, [])

@@ -26,6 +26,7 @@ QUEUED_BYTES = 2_200
 # lets fewer traces go: `TRIMMED_AT_ONCE` in lib.lua.)
 TRACES_PER_TRIM = 100
 TRIMS_PER_SUBMISSION = 20
+MOST = 2.0**53  # of anything that is counted here
 
 
 class Pressure:
@@ -97,11 +98,20 @@ class Pressure:
         info = dict(line.split(":", 1) for line in text.decode().splitlines() if ":" in line)
         measured_bytes, measured = ENDED_BYTES, 1.0
         for size_bytes, tasks in found[len(live) :]:
-            measured_bytes, measured = measured_bytes + int(size_bytes or 0), measured + float(tasks or 0)
+            measured_bytes, measured = measured_bytes + _figure(size_bytes), measured + _figure(tasks)
         self._task_bytes = int(measured_bytes / measured)
         self._coming_bytes = sum(found[: len(live)]) * max(0, self._task_bytes - QUEUED_BYTES)
         self._used_bytes, self._limit_bytes = int(info.get("used_memory") or 0), int(info.get("maxmemory") or 0)
         self._looked_at = time.monotonic()
+
+
+def _figure(text: bytes | None) -> float:
+    """0 for what somebody has spoilt."""
+    try:
+        found = float(text or 0)
+    except ValueError:
+        return 0.0
+    return found if 0 <= found < MOST else 0.0
 
 
 async def make_room(cells: Sequence[Cell], traces: int) -> int:

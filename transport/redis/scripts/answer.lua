@@ -2,7 +2,7 @@
 -- `instead`: an answer that is none, because nobody has signed it. If just this one stands, it goes, and then the ask has
 -- no answer (where there is no `text`) or this one.
 
-local name = hash_at(key('answers', A.task))
+local name = key('answers', A.task)
 local standing = call('HGET', name, A.ask)
 if standing and standing == A.instead then
   call('HDEL', name, A.ask)

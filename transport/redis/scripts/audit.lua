@@ -37,13 +37,6 @@ local function sha256(text)
   return table.concat(sums)
 end
 
--- Whoever has a worker's password writes to these keys, too, and must keep nobody from deciding. What is no hash goes.
-local function hash_at(name)
-  local found = redis.pcall('HEXISTS', name, '-')
-  if type(found) == 'table' and string.find(found.err, 'WRONGTYPE') then call('DEL', name) end
-  return name
-end
-
 -- Beyond it Lua prints numbers with an exponent.
 local MAX_SEQ = 1e12
 
@@ -54,7 +47,7 @@ end
 
 -- What the log's next entry follows; false where its head is none.
 local function log_end()
-  local head = call('HMGET', hash_at(cell('audithead')), 'seq', 'hash')
+  local head = call('HMGET', cell('audithead'), 'seq', 'hash')
   if not head[1] and not head[2] then return 0, '' end
   local has_hash = head[2] and #head[2] == 64 and not string.find(head[2], '%X')
   return has_hash and seq_of(head[1]), head[2]

@@ -3,7 +3,7 @@
 
 local task = load_task(A.task)
 if not task then return {-1, 0} end
-local chore = hash_at(key('chore', 'stop.' .. A.task))
+local chore = key('chore', 'stop.' .. A.task)
 local found = call('HMGET', chore, 'open', 'alive')
 if found[1] then return {tonumber(found[2] or 0), 1} end
 if LIVE[task.state] and not task.cancel and A.by ~= '' then

@@ -53,21 +53,22 @@ local tenants = {}
 
 local function tenant_named(name)
   if not tenants[name] then
-    local weight, cap = string.match(call('HGET', cell('tenants'), name) or '1', '^(%S+) ?([^ ]*)')
-    tenants[name] = {name = name, stride = math.floor(A.lane_stride / tonumber(weight)), cap = tonumber(cap)}
+    local weight, cap = string.match(call('HGET', cell('tenants'), name) or '1', '^([%d.]+) ?([^ ]*)')
+    weight = weight or 1  -- what is no weight
+    tenants[name] = {name = name, stride = math.floor(A.lane_stride / math.max(number(weight), 0.001)), cap = tonumber(cap)}
   end
   return tenants[name]
 end
 
 local function full(tenant)
   if not tenant.cap then return false end
-  tenant.running = tenant.running or tonumber(call('HGET', cell('flight'), tenant.name) or 0)
+  tenant.running = tenant.running or number(call('HGET', cell('flight'), tenant.name))
   return tenant.running + (flight[tenant.name] or 0) >= tenant.cap
 end
 
 local function crowded(task)
   if not task.parent then return false end
-  return tonumber(call('HGET', key('trace', task.trace), 'running_children') or 0) >= A.children_per_trace
+  return number(call('HGET', key('trace', task.trace), 'running_children')) >= A.children_per_trace
 end
 
 -- A line (a pool's lanes, a lane's flows) is read piece by piece; whose virtual time has changed is written at the end.

@@ -2,7 +2,7 @@
 -- A.only_lower a cap that is lower already stays as it is. Returns its money {spent, cap (-1: none), reserved}, and how
 -- many went on in this step.
 
-local name = hash_at(key('money', A.tenant))
+local name = key('money', A.tenant)
 local found = call('HMGET', name, 'spent', 'cap', 'reserved')
 local before = tonumber(found[2] or -1) or -1  -- what is no number is no cap
 if A.only_lower and before >= 0 and (not A.cap or A.cap > before) then A.cap = before end

@@ -23,11 +23,31 @@ end
 
 local PREFIX = KEYS[1]
 local A = cmsgpack.unpack(ARGV[1])
-local call = redis.call
+
+-- Whoever has a worker's password may put anything into these keys, and must not stop what others do, nor for longer than
+-- the password is good. So what a command cannot work with goes, and the command is done: a key of another kind, a stream
+-- that takes no more entries, a count that is none.
+local function call(command, name, ...)
+  local answer = redis.pcall(command, name, ...)
+  local why = type(answer) == 'table' and answer.err
+  if not why then return answer end
+  if string.find(why, 'WRONGTYPE') or command == 'XADD' and (string.find(why, 'top item') or string.find(why, 'exhausted')) then
+    redis.call('DEL', name)
+  elseif command == 'HINCRBY' then
+    redis.call('HDEL', name, (...))
+  end
+  return redis.call(command, name, ...)  -- who raises an error does it here
+end
+
+-- A count or a moment; 0 for none, and for what is no such number.
+local function number(text)
+  local found = tonumber(text or 0) or 0
+  return found > -2^53 and found < 2^53 and found or 0
+end
 
 local now = A.now
 if not now then
-  local clock = call('TIME')
+  local clock = redis.call('TIME')
   now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 end
 

@@ -421,7 +421,7 @@ local function wake_at_cap(waiting, is_answered, by, cursor)
 end
 
 local function wake_trace(trace, by, cursor)
-  local cap = tonumber(call('HGET', key('trace', trace), 'cap') or 0)
+  local cap = number(call('HGET', key('trace', trace), 'cap'))
   return wake_at_cap(key('capped', trace), function(ask)
     return cap > (tonumber(string.sub(ask, #TRACES_CAP + 1)) or 0)
   end, by, cursor)
@@ -496,7 +496,7 @@ end
 -- Returns the milliseconds until the next one (-1: there are no chores).
 local function do_chores()
   if call('EXISTS', cell('chores')) == 0 then return -1 end
-  local last = tonumber(call('HGET', cell('pace'), 'at') or 0)
+  local last = number(call('HGET', cell('pace'), 'at'))
   if work_left <= 0 then return A.bite_every_ms end
   if now >= last and now - last < A.bite_every_ms then return last + A.bite_every_ms - now end
   call('HSET', cell('pace'), 'at', NOW)
@@ -512,7 +512,7 @@ local STEWARD_MS = 500
 local function next_bite(who, extra_ms)
   if call('EXISTS', cell('chores')) == 0 then return nil end
   local by, till = unpack(call('HMGET', cell('pace'), 'by', 'till'))
-  till = tonumber(till or 0)
+  till = number(till)
   if by == who or now > till + extra_ms or till > now + STEWARD_MS then
     call('HSET', cell('pace'), 'by', who, 'till', text_of(now + STEWARD_MS))
     call('PEXPIRE', cell('pace'), KEPT_MS)
@@ -538,8 +538,8 @@ local function measure(trace)
   local bytes = usage_of(key('events', trace), 5) + usage_of(key('trace', trace), 0) + tasks * usage_of(key('task', last), 0)
   if bytes == 0 then return end
   local before = call('HMGET', cell('usage'), 'bytes', 'tasks')
-  call('HSET', cell('usage'), 'bytes', string.format('%.0f', (tonumber(before[1]) or 0) * FADES + bytes),
-       'tasks', string.format('%.3f', (tonumber(before[2]) or 0) * FADES + tasks))
+  call('HSET', cell('usage'), 'bytes', string.format('%.0f', number(before[1]) * FADES + bytes),
+       'tasks', string.format('%.3f', number(before[2]) * FADES + tasks))
 end
 
 -- No parent lives that may ask for the records of its children. Of very many the first: the rest go at the latest with

@@ -12,7 +12,7 @@ local queued = {}
 local function pool_of(name)
   if not pools[name] then
     local found = call('HMGET', key('pool', name), 'vtime', 'ready')
-    local vtime, ready = tonumber(found[1] or 0), tonumber(found[2] or 0)
+    local vtime, ready = number(found[1]), number(found[2])
     pools[name] = {name = name, lanes = {}, vtime = vtime, ready = ready, stored_vtime = vtime, stored_ready = ready}
   end
   return pools[name]
@@ -21,7 +21,7 @@ end
 -- A lane has a virtual time of its own for as long as it stands in line or aside; 0: it does not.
 local function lane_of(pool, name)
   if not pool.lanes[name] then
-    local vtime = tonumber(call('HGET', key('pool', pool.name), name) or 0)
+    local vtime = number(call('HGET', key('pool', pool.name), name))
     pool.lanes[name] = {name = name, vtime = vtime, stored_vtime = vtime}
   end
   return pool.lanes[name]

@@ -5,9 +5,24 @@ local FIELDS_OF_NOTICE = {'hook', 'event', 'body', 'at', 'tries', 'error'}
 local marks, due, dead = cell('noticemarks'), cell('noticedue'), cell('noticedead')
 local DO = {}
 
--- Nobody is told of what was before there was anybody to tell.
+local function moment_in(id)
+  local moment, place = string.match(id or '', '^(%d+)%-(%d+)$')
+  return place and #place < 16 and number(moment) or 0
+end
+
+-- A mark is where an entry of its stream stood, or at a moment that has been.
+local function is_mark(mark, stream)
+  local at = moment_in(mark)
+  if at <= now then return at > 0 end
+  local last = call('XREVRANGE', cell(stream), '+', '-', 'COUNT', 1)[1]
+  return last and moment_in(last[1]) >= at
+end
+
+-- Nobody is told of what was before there was anybody to tell, nor before somebody has spoilt a mark.
 function DO.begin()
-  for _, name in ipairs(STREAMS) do call('HSETNX', marks, name, NOW .. '-0') end
+  for _, name in ipairs(STREAMS) do
+    if not is_mark(call('HGET', marks, name), name) then call('HSET', marks, name, NOW .. '-0') end
+  end
   return call('HMGET', marks, unpack(STREAMS))
 end
 

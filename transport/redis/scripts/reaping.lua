@@ -51,12 +51,18 @@ local function note_missed_answer()
   end
 end
 
+-- Nothing where there is none, nor for what is far from any that this server can have seen.
+local function moment_of(text)
+  local moment = number(text)
+  return moment > 0 and moment < now + A.retention_ms and moment or nil
+end
+
 -- Once in each script that reaps or gives a lease, before it does.
 local function look()
   local found = call('HMGET', cell('reaper'), 'at', 'lag', 'floor')
-  local at = tonumber(found[1])
+  local at = moment_of(found[1])
   local passed = now - (at or now)
-  lease_clock = {lag = tonumber(found[2]) or 0, floor = tonumber(found[3]) or 0}
+  lease_clock = {lag = number(found[2]), floor = moment_of(found[3]) or 0}
   if not at then
     store_clock('server', server_run())
   elseif passed > LONGEST_GAP_MS then
@@ -75,7 +81,7 @@ local function lease_end() return text_of(lease_time() + A.lease_ms) end
 
 -- Of a lease that was not renewed since the last outage ended. How its worker ended is not known.
 local function is_excused(task, pool)
-  lease_clock.excused = lease_clock.excused or tonumber(call('HGET', cell('reaper'), 'excused')) or 0
+  lease_clock.excused = lease_clock.excused or number(call('HGET', cell('reaper'), 'excused'))
   return tonumber(call('ZSCORE', key('leases', pool), task.id)) < lease_clock.excused + A.lease_ms
 end
 

@@ -70,7 +70,7 @@ end
 local function bound_trouble(request)
   local tenant = tenant_of(request.flow)
   local limits = most_of(tenant)
-  local function in_line() return tonumber(call('HGET', cell('queued'), tenant) or 0) end
+  local function in_line() return number(call('HGET', cell('queued'), tenant)) end
   local function in_tree() return call('LLEN', key('tasks', request.trace)) end
   if is_too_much('tree:' .. request.trace, in_tree, limits.tree) then return 'tree', text_of(limits.tree) end
   if is_too_much('line:' .. tenant, in_line, limits.queued) then return 'queued', text_of(limits.queued) end

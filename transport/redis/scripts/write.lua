@@ -28,7 +28,7 @@ local moneys = {}
 local function money_in(name)
   if not moneys[name] then
     local found = call('HMGET', name, 'spent', 'cap', 'reserved')
-    moneys[name] = {spent = tonumber(found[1] or 0), cap = tonumber(found[2] or -1), reserved = tonumber(found[3] or 0)}
+    moneys[name] = {spent = number(found[1]), cap = number(found[2] or -1), reserved = number(found[3])}
   end
   return moneys[name]
 end
