@@ -11,13 +11,17 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import cast
 
+from repo.fairness import beside
 from sandbox.base import MIB, Sandbox, Service
 from sandbox.errors import SandboxError
+from transport.blobs.owners import acting_tenant
 
 from ..agent.budget import Stop
+from ..duck import Splitter
 from ..errors import BadInput
 from ..llm.base import Completed, Failed, Failure, ToolCall
 from ..llm.dialect_parts import Json
@@ -25,7 +29,6 @@ from ..llm.dialects import DIALECTS, Dialect
 from ..llm.script import Conversation, Reply, ScriptedCall
 from .asked import READERS, BadQuestion, Question, read_question
 from .inside import bridge
-from .lines import Splitter
 from .meter import Answer, Meter
 
 BRIDGE = Path(bridge.__file__).read_text("utf-8")
@@ -87,7 +90,7 @@ class Relay:
             await self._whole(number, *_elsewhere(path, self.meter.model))
             return
         try:
-            question = read_question(path, message["body"])
+            question = await beside.run(acting_tenant(), partial(read_question, path, message["body"]))
         except BadQuestion as e:
             await self._whole(number, 400, dialect.error(400, str(e), "invalid_request_error"))
             return
