@@ -21,7 +21,7 @@ from sandbox.errors import SandboxError
 from transport.blobs.owners import acting_tenant
 
 from ..agent.budget import Stop
-from ..duck import Splitter
+from ..duck import Splitter, is_light
 from ..errors import BadInput
 from ..llm.base import Completed, Failed, Failure, ToolCall
 from ..llm.dialect_parts import Json
@@ -37,6 +37,7 @@ START_TIMEOUT_S = 30.0
 SIGN_OF_LIFE_S = 10.0
 SIGN_OF_LIFE = ": the model is at work\n\n"
 MAX_LINE_BYTES = 50 * MIB  # the largest body, escaped as badly as can be
+MAX_VALUES = 1000  # of what the bridge says around a body, which is one text
 # At once: the bridge lets no more through, but a program that has its user can speak in its place.
 MAX_REQUESTS = 16
 # In a task: as many calls as it may make. What is answered without a model costs no money, but this process's time.
@@ -182,6 +183,8 @@ async def _lines(service: Service) -> AsyncGenerator[Json, None]:
 
 
 def _parsed(line: bytes) -> Json:
+    if not is_light(line, MAX_VALUES):
+        raise ValueError("no request of the bridge")
     try:
         found: object = json.loads(line)
     except RecursionError as e:
