@@ -14,67 +14,71 @@ from typing import TypeVar
 THREADS_AT_ONCE = 2  # they share one interpreter: more would be no sooner done
 
 T = TypeVar("T")
+Asking = tuple[str, str]
 
 
 class FairSemaphore:
-    """At most `limit` at once, and `each` of one. Next is whoever has the fewest; of those, who came first."""
+    """At most `limit` at once, and `each` of one. Next is whoever has the fewest; of those, who came first.
+
+    `of` is the piece of work that somebody asks for: his own share the turns in the same way, and one of them has half
+    of what is his."""
 
     def __init__(self, limit: int, each: int | None = None) -> None:
         self._free = limit
         self._each = limit if each is None else each
         self._running: Counter[str] = Counter()
-        self._waiting: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
+        self._running_of: Counter[Asking] = Counter()
+        self._waiting: dict[Asking, deque[tuple[int, asyncio.Future[None]]]] = {}
         self._came = count()
 
-    async def acquire(self, who: str) -> None:
+    async def acquire(self, who: str, of: str = "") -> None:
         """Who has a turn gives it back with `release`."""
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(who, deque()).append((next(self._came), turn))
+        self._waiting.setdefault((who, of), deque()).append((next(self._came), turn))
         self._admit()
         try:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():  # the turn came, and then the end of who waited for it
-                self.release(who)
-            else:
-                self._forget_gone(who)
+                self.release(who, of)
             raise
 
-    def release(self, who: str) -> None:
+    def release(self, who: str, of: str = "") -> None:
         self._free += 1
         self._running[who] -= 1
-        if not self._running[who]:
-            del self._running[who]
+        self._running_of[who, of] -= 1
+        self._running, self._running_of = +self._running, +self._running_of
         self._admit()
 
     @asynccontextmanager
-    async def turn(self, who: str) -> AsyncGenerator[None]:
-        await self.acquire(who)
+    async def turn(self, who: str, of: str = "") -> AsyncGenerator[None]:
+        await self.acquire(who, of)
         try:
             yield
         finally:
-            self.release(who)
+            self.release(who, of)
 
     def _admit(self) -> None:
-        while self._free:
-            for who in [*self._waiting]:
-                self._forget_gone(who)
-            waiting = [who for who in self._waiting if self._running[who] < self._each]
-            if not waiting:
-                return
-            who = min(waiting, key=lambda who: (self._running[who], self._waiting[who][0][0]))
-            _, turn = self._waiting[who].popleft()
+        while self._free and (waiting := [asking for asking in [*self._waiting] if self._may_have(asking)]):
+            who, of = asking = min(
+                waiting, key=lambda each: (self._running[each[0]], self._running_of[each], self._waiting[each][0][0])
+            )
+            _, turn = self._waiting[asking].popleft()
             self._free -= 1
             self._running[who] += 1
+            self._running_of[who, of] += 1
             turn.set_result(None)
 
-    def _forget_gone(self, who: str) -> None:
-        """Those in front that wait no more. Others are found when they come to the front."""
-        line = self._waiting.get(who)
-        while line and line[0][1].done():
+    def _may_have(self, asking: Asking) -> bool:
+        line = self._waiting[asking]
+        while line and line[0][1].done():  # waits no more
             line.popleft()
-        if line is not None and not line:
-            del self._waiting[who]
+        if not line:
+            del self._waiting[asking]
+            return False
+        who, of = asking
+        of_one = (self._each + 1) // 2 if of else self._each
+        return self._running[who] < self._each and self._running_of[asking] < of_one
 
 
 class Threads:
@@ -85,12 +89,12 @@ class Threads:
         self._turns = FairSemaphore(limit, each)
         self._threads = ThreadPoolExecutor(limit, thread_name_prefix="beside")
 
-    async def run(self, who: str, work: Callable[[], T]) -> T:
+    async def run(self, who: str, work: Callable[[], T], of: str = "") -> T:
         """A thread cannot be stopped: whoever is cancelled here leaves it its turn until it has ended by itself."""
-        await self._turns.acquire(who)
+        await self._turns.acquire(who, of)
         context = contextvars.copy_context()
         thread = asyncio.get_running_loop().run_in_executor(self._threads, lambda: context.run(work))
-        thread.add_done_callback(lambda _: self._turns.release(who))
+        thread.add_done_callback(lambda _: self._turns.release(who, of))
         return await asyncio.shield(thread)
 
 

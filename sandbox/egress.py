@@ -214,7 +214,7 @@ class EgressProxy:
         self, host: str, port: int, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
-            addresses = await addresses_of(host, port, self._outlet.who)
+            addresses = await addresses_of(host, port, self._outlet.who, str(id(self)))
         except (OSError, UnicodeError) as error:  # the second for a part of a name that is too long for one
             raise _Refused(f"{host} cannot be resolved.") from error
         allowed = [address for address in addresses if self._may_connect(address, port)]

@@ -59,11 +59,12 @@ from sandbox.errors import SandboxLost
 from sandbox.tools import _entries
 from workers.acp.asked import READERS as QUESTIONS
 from workers.acp.asked import BadQuestion, read_question
-from workers.acp.lines import _is_light, _parsed
+from workers.acp.lines import MAX_VALUES, _parsed
 from workers.after_write.protocol import BadMessage, take_messages
 from workers.agents.registry import problems
 from workers.commands.files import parse_command
 from workers.commands.template import expand, mentions, shell_commands
+from workers.duck import is_light
 from workers.errors import BadSettings
 from workers.llm.arguments import parsed, repaired
 from workers.llm.sse import EventParser, TooLong
@@ -137,7 +138,7 @@ def _hooks(data: bytes) -> None:
 
 
 def _lines(data: bytes) -> None:
-    if _is_light(data):
+    if is_light(data, MAX_VALUES):
         _parsed(data)
 
 

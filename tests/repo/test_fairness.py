@@ -26,6 +26,22 @@ async def test_who_asks_for_many_never_has_all():
     await asyncio.gather(*greedy)
 
 
+async def test_one_piece_of_work_leaves_turns_to_others_of_the_same():
+    turns = FairSemaphore(8, each=4)
+    greedy = [asyncio.create_task(turns.acquire("a", "1")) for _ in range(10)]
+    await asyncio.sleep(0)
+
+    async with asyncio.timeout(5):
+        await turns.acquire("a", "2")
+        await turns.acquire("b", "1")
+
+    assert sum(each.done() for each in greedy) == 2
+    for _ in range(10):
+        turns.release("a", "1")
+        await asyncio.sleep(0)
+    await asyncio.gather(*greedy)
+
+
 async def test_of_those_who_have_as_many_the_first_comes_first():
     turns = FairSemaphore(1)
     order: list[str] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -272,3 +274,14 @@ def test_links_of_a_checkout_lead_nowhere(tmp_path):
 
     assert {"own"} == local_catalogue(checkout).known.keys() - builtin().keys()
     assert check([], checkout) == (0, ())
+
+
+def test_a_template_of_places_makes_no_gigabytes():
+    template, typed = "$ARGUMENTS" * 6_000, "x" * 1_000_000
+    tracemalloc.start()
+    try:
+        assert len(inlined(template, typed, [])) < 3 * len(typed)
+        assert len(shell_commands(f"!`{template}` " * 20, typed)) == 20
+        assert tracemalloc.get_traced_memory()[1] < 300_000_000  # without a bound it is gigabytes
+    finally:
+        tracemalloc.stop()

@@ -11,10 +11,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from ..duck import is_light
 from ..llm.arguments import parsed
 from ..llm.base import ChatMessage, ToolCall, ToolSpec
 
 Json = dict[str, Any]
+
+# In one request. A session of days has a tenth of them; half a million take seconds, and a thousand bytes each.
+MAX_VALUES = 100_000
+MAX_TOOLS = 1000
 
 NOTHING: Json = {"type": "object", "properties": {}}
 # In the place of what no text can hold.
@@ -34,12 +39,16 @@ class Question:
 
 def read_question(path: str, body: str) -> Question:
     """`BadQuestion` for what is none."""
+    if not is_light(body.encode("utf-8", "replace"), MAX_VALUES):
+        raise BadQuestion(f"the request has more than {MAX_VALUES} values")
     try:
         asked = cast(Json, json.loads(body))
         messages, tools = READERS[path](asked)
         question = Question(tuple(messages), tuple(tools), asked.get("stream") is True)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as e:
         raise BadQuestion(f"the request is not understood: {type(e).__name__}: {str(e)[:200]}") from e
+    if len(question.tools) > MAX_TOOLS:
+        raise BadQuestion(f"the request has more than {MAX_TOOLS} tools")
     if not question.messages:
         raise BadQuestion("the request has no messages")
     return question

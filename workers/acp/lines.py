@@ -12,6 +12,8 @@ from typing import Any, cast
 from sandbox.base import MIB, Service
 from sandbox.errors import SandboxError
 
+from ..duck import Splitter, is_light
+
 # A longer line is no message that anybody could use. A file that is written through us is in one.
 MAX_LINE_BYTES = 16 * MIB
 # All that a program says in a task. Hours of work of a busy one, with every file that it shows, are a tenth of this.
@@ -25,27 +27,10 @@ MAX_DEPTH = 100
 # Requests of the program that have no answer yet.
 MAX_OPEN_REQUESTS = 64
 
-MARKS = (b",", b"[", b"{")
 HALF_A_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
 UNREADABLE = {"code": -32603, "message": "an error that is none of the protocol's"}
 
 Json = dict[str, Any]
-
-
-class Splitter:
-    """Bytes as they come, as lines. Each byte is looked at once, however long its line gets; `rest` has no end yet."""
-
-    def __init__(self) -> None:
-        self.rest = bytearray()
-
-    def take(self, data: bytes) -> list[bytes]:
-        first, *more = data.split(b"\n")
-        self.rest += first
-        lines: list[bytes] = []
-        for part in more:
-            lines.append(bytes(self.rest))
-            self.rest = bytearray(part)
-        return lines
 
 
 class Lines:
@@ -108,7 +93,7 @@ class Lines:
         for line in lines:
             if not line.strip():
                 continue
-            if not _is_light(line):
+            if not is_light(line, MAX_VALUES):
                 self.fault = f"it floods: a message has more than {MAX_VALUES} values"
                 return
             message = _parsed(line)
@@ -128,16 +113,6 @@ class Lines:
         async with self._fewer:
             self._open_requests -= 1
             self._fewer.notify()
-
-
-def _is_light(line: bytes) -> bool:
-    """Before anything is made of it: each value but the first stands behind one of these marks, outside of strings."""
-    if sum(map(line.count, MARKS)) <= MAX_VALUES:
-        return True
-    bare = line.replace(rb"\\", b"").replace(rb"\"", b"")
-    if bare.count(b'"') > 4 * MAX_VALUES:  # a name and a value, with two each
-        return False
-    return sum(map(b"".join(bare.split(b'"')[::2]).count, MARKS)) <= MAX_VALUES
 
 
 def _parsed(line: bytes) -> Json | None:

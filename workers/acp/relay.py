@@ -11,13 +11,17 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import cast
 
+from repo.fairness import beside
 from sandbox.base import MIB, Sandbox, Service
 from sandbox.errors import SandboxError
+from transport.blobs.owners import acting_tenant
 
 from ..agent.budget import Stop
+from ..duck import Splitter, is_light
 from ..errors import BadInput
 from ..llm.base import Completed, Failed, Failure, ToolCall
 from ..llm.dialect_parts import Json
@@ -25,7 +29,6 @@ from ..llm.dialects import DIALECTS, Dialect
 from ..llm.script import Conversation, Reply, ScriptedCall
 from .asked import READERS, BadQuestion, Question, read_question
 from .inside import bridge
-from .lines import Splitter
 from .meter import Answer, Meter
 
 BRIDGE = Path(bridge.__file__).read_text("utf-8")
@@ -34,6 +37,7 @@ START_TIMEOUT_S = 30.0
 SIGN_OF_LIFE_S = 10.0
 SIGN_OF_LIFE = ": the model is at work\n\n"
 MAX_LINE_BYTES = 50 * MIB  # the largest body, escaped as badly as can be
+MAX_VALUES = 1000  # of what the bridge says around a body, which is one text
 # At once: the bridge lets no more through, but a program that has its user can speak in its place.
 MAX_REQUESTS = 16
 # In a task: as many calls as it may make. What is answered without a model costs no money, but this process's time.
@@ -87,7 +91,7 @@ class Relay:
             await self._whole(number, *_elsewhere(path, self.meter.model))
             return
         try:
-            question = read_question(path, message["body"])
+            question = await beside.run(acting_tenant(), partial(read_question, path, message["body"]))
         except BadQuestion as e:
             await self._whole(number, 400, dialect.error(400, str(e), "invalid_request_error"))
             return
@@ -179,6 +183,8 @@ async def _lines(service: Service) -> AsyncGenerator[Json, None]:
 
 
 def _parsed(line: bytes) -> Json:
+    if not is_light(line, MAX_VALUES):
+        raise ValueError("no request of the bridge")
     try:
         found: object = json.loads(line)
     except RecursionError as e:

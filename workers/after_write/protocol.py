@@ -11,10 +11,13 @@ from typing import Any, cast
 
 from sandbox.base import MIB
 
+from ..duck import is_light
+
 Message = dict[str, Any]
 # What a server says of one file is far less; a larger message is a server gone wrong.
 MAX_BODY_BYTES = 16 * MIB
 MAX_HEADER_BYTES = 4096
+MAX_VALUES = 100_000  # of ten thousand diagnostics
 
 
 class BadMessage(Exception):
@@ -50,6 +53,8 @@ def _length(header: bytes) -> int:
 
 
 def _message(body: bytes) -> Message:
+    if not is_light(body, MAX_VALUES):
+        raise BadMessage(f"a message of more than {MAX_VALUES} values")
     try:
         message: object = json.loads(body)
     except (ValueError, RecursionError) as error:

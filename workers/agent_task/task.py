@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pydantic import TypeAdapter
 
@@ -12,7 +12,9 @@ from envelope.agents import price_hint
 from envelope.budget import Metrics
 from envelope.events import MessageAdded
 from envelope.messages import Attachment, Output, TaskRequest
+from repo.fairness import beside
 from transport.base import Transport, Wait
+from transport.blobs.owners import acting_tenant
 from transport.delivery import Pause
 from transport.money import Ledger
 from transport.raising import ask_for_more, ask_for_more_of_tenant
@@ -111,7 +113,7 @@ class AgentTasks:
     async def _tape(self, attempt: Attempt) -> Tape:
         params, blobs = agent_params(attempt.request), self.kit.transport.blobs
         if params.replay is not None:
-            return await asyncio.to_thread(Dubbed, await blobs.get(params.replay))
+            return await beside.run(acting_tenant(), partial(Dubbed, await blobs.get(params.replay)))
         return Recorder(blobs, attempt) if params.record else NoTape()
 
     async def _session(self, attempt: Attempt, turns: Turns, tape: Tape) -> Session:

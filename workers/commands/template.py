@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 
 _PLACEHOLDER = re.compile(r"(\\?)\$(?:ARGUMENTS|([1-9][0-9]?)(?![0-9]|[.,][0-9]{2}|(?:[.,][0-9]+)?[kKMB]\b))")
+# A template of nothing but places would make gigabytes of long arguments; no prompt may have as much.
+MAX_FILLED_CHARS = 400_000
 ALWAYS_PLACES = 9  # a higher number is one where there are as many words
 # Quotes group; one without a partner is a character like others.
 _WORD = re.compile(r""""[^"]*"|'[^']*'|(?:[^\s"']|"(?![^"]*")|'(?![^']*'))+""")
@@ -106,6 +108,7 @@ class _Filling:
     words: list[str]
     last: int  # the highest place of the whole template, which takes the rest
     has_places: bool
+    filled_chars: list[int] = field(default_factory=lambda: [0])
 
     @classmethod
     def of(cls, template: str, arguments: str) -> _Filling:
@@ -118,6 +121,11 @@ class _Filling:
         return _PLACEHOLDER.sub(self._value, text)
 
     def _value(self, found: re.Match[str]) -> str:
+        value = self._meant(found) if self.filled_chars[0] < MAX_FILLED_CHARS else ""
+        self.filled_chars[0] += len(value)
+        return value
+
+    def _meant(self, found: re.Match[str]) -> str:
         if not _is_place(found, len(self.words)):
             return found[0].removeprefix("\\")
         if found[2] is None:

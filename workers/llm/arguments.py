@@ -5,6 +5,7 @@ The only file that names json_repair.
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import re
@@ -13,11 +14,15 @@ from typing import Any, cast
 from json_repair import repair_json
 from pydantic_core import to_json
 
+from ..duck import is_light
+
 # The code of the warning that tells of a repair, which metrics count.
 ARGUMENTS_REPAIRED = "arguments_repaired"
 
 # No tool takes more than a list of objects. What is much deeper overflows whoever walks through it.
 MAX_DEPTH = 32
+# Of one call, and of what is kept of a reply: each is looked at.
+MAX_VALUES = 200_000
 # Of one reply as its provider sent it: its words twice, sealed thoughts, a picture or two.
 MAX_KEPT_BYTES = 8 * 1024 * 1024
 # Repair is guesswork in Python, up to 0.1 s for the worst text of this length (measured); longer ones hold whole files,
@@ -26,12 +31,28 @@ MAX_REPAIRED_CHARS = 32_768
 _MARK = re.compile(r'\\.|["{}\[\]()]', re.DOTALL)
 
 
+class Repairs:
+    """Those of one reply: together they take no longer than the longest of one. What comes later stays broken."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, Any] | None] = {}
+        self._left_chars = MAX_REPAIRED_CHARS
+
+    def of(self, arguments: str) -> dict[str, Any] | None:
+        if arguments not in self._known:
+            self._left_chars -= len(arguments)
+            self._known[arguments] = repaired(arguments) if self._left_chars >= 0 else None
+        return copy.deepcopy(self._known[arguments])
+
+
 def parsed(arguments: str) -> dict[str, Any] | None:
     """A call's arguments as an object; None when they are anything else. No arguments at all are an empty object.
 
     >>> parsed('{"a": 1}'), parsed(""), parsed('{"a": ')
     ({'a': 1}, {}, None)
     """
+    if not is_light(arguments.encode("utf-8", "replace"), MAX_VALUES):
+        return None
     try:
         value: object = json.loads(arguments or "{}")
     except (ValueError, RecursionError):
@@ -121,4 +142,8 @@ def travels(value: object, room: int = MAX_DEPTH) -> bool:
 
 def is_keepable(items: list[Any]) -> bool:
     """Can what a provider sent be stored as it came, and goes back with each request?"""
-    return travels(items) and len(to_json(items)) <= MAX_KEPT_BYTES
+    try:
+        kept = to_json(items)
+    except ValueError:  # of what is no text, or too deep
+        return False
+    return len(kept) <= MAX_KEPT_BYTES and is_light(kept, MAX_VALUES) and travels(items)

@@ -9,7 +9,7 @@ from typing import Any
 
 from envelope.budget import Usage
 
-from .arguments import is_keepable, is_text, parsed, repaired
+from .arguments import Repairs, is_keepable, is_text, parsed
 from .base import CallDelta, CallStarted, Completed, ModelEvent, ProviderItems, Reasoning, Text, ToolCall
 
 NOTHING: tuple[ModelEvent, ...] = ()
@@ -54,6 +54,7 @@ class Assembly:
         self._reasoning: list[str] = []
         self._calls: list[_PartialCall] = []
         self._ids: set[str] = set()
+        self.repairs = Repairs()
         self._at: dict[int, _PartialCall] = {}  # the provider's index → the call that is under way there
         self.chars = 0
 
@@ -129,7 +130,7 @@ class Assembly:
         return Completed(
             text="".join(self._text),
             reasoning="".join(self._reasoning),
-            tool_calls=tuple(_call(call, was_cut=finish_reason == CUT) for call in self._calls),
+            tool_calls=tuple(_call(call, self.repairs, was_cut=finish_reason == CUT) for call in self._calls),
             finish_reason=finish_reason,
             usage=usage,
         )
@@ -143,11 +144,11 @@ def _is_whole(call: _PartialCall) -> bool:
     return parsed(arguments) is not None
 
 
-def _call(call: _PartialCall, *, was_cut: bool) -> ToolCall:
+def _call(call: _PartialCall, repairs: Repairs, *, was_cut: bool) -> ToolCall:
     """What a cut reply meant to say is not guessed at."""
     arguments = "".join(call.arguments)
     strict = parsed(arguments)
-    meant = repaired(arguments) if strict is None and not was_cut else None
+    meant = repairs.of(arguments) if strict is None and not was_cut else None
     return ToolCall(
         id=call.id,
         name=call.name,

@@ -18,6 +18,7 @@ import aiohttp
 
 from envelope.redaction import redact
 
+from ..duck import is_light
 from .base import ChatMessage, Completed, Failed, Failure, ModelEvent, ToolChoice, ToolSpec
 from .connections import CONNECT_TIMEOUT_S, http_session, proxy_for
 from .encoding import BodyEncoder
@@ -32,6 +33,7 @@ CHUNK_TIMEOUT_S = 120.0
 # A model's longest reply is about 1 MB of text, and its events many times that; more is a server gone mad.
 MAX_REPLY_BYTES = 128 * 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
+MAX_EVENT_VALUES = 1_000_000  # of a whole reply with the chances of each of its tokens
 DRAIN_TIMEOUT_S = 0.25
 OK = 200
 # What a server may send that is no reply; `ValueError` holds JSON's and pydantic's.
@@ -121,6 +123,8 @@ class DirectModel:
             completed: Completed | None = None
             try:
                 async for data in _events(response, reader):
+                    if not is_light(data, MAX_EVENT_VALUES):
+                        raise TooLong(f"an event of more than {MAX_EVENT_VALUES} values")
                     for event in reader.read(data):
                         yield event
                         if isinstance(event, Failed):

@@ -10,7 +10,7 @@ from typing import Any, cast
 from envelope.budget import Usage
 
 from .anthropic_format import messages_for, reply_blocks, system_for, tools_for
-from .arguments import parsed, repaired
+from .arguments import Repairs, parsed
 from .assembly import Assembly, verbatim
 from .base import Completed, Failed, Failure, HiddenReasoning, ModelEvent
 from .claude import claude_of, thinking_for
@@ -233,7 +233,7 @@ class AnthropicReader:
     def _items(self) -> list[Json]:
         """All that came, as it came. Left out is what the format refuses: text without a character, and a thought
         without its signature because the reply was cut off in it."""
-        blocks = [self._blocks[index].whole() for index in sorted(self._blocks)]
+        blocks = [self._blocks[index].whole(self._reply.repairs) for index in sorted(self._blocks)]
         if blocks and self._reason == "max_tokens" and blocks[-1].get("type") == "thinking":
             blocks = blocks if blocks[-1].get("signature") else blocks[:-1]
         return [block for block in blocks if block.get("type") != "text" or block.get("text", "").strip()]
@@ -256,14 +256,14 @@ class _Block:
             elif name != "type":
                 self.start[name] = value
 
-    def whole(self) -> Json:
+    def whole(self, repairs: Repairs) -> Json:
         block = dict(self.start)
         if self._citations:
             block["citations"] = [*(block.get("citations") or ()), *self._citations]
         for name, pieces in self._grown.items():
             if name == "partial_json":
                 text = "".join(pieces)
-                block["input"] = parsed(text) or repaired(text) or {}
+                block["input"] = parsed(text) or repairs.of(text) or {}
             else:
                 block[name] = (block.get(name) or "") + "".join(pieces)
         return block

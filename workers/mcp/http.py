@@ -16,13 +16,16 @@ import httpx2
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
+from ..duck import MARKS
 from ..web.addresses import AddressPolicy
 from ..web.errors import WebError
 from ..web.tunnel import session_for
 from ..web.urls import parse_url
 from .stdio import MAX_LINE_BYTES
 
-EVENTS = "text/event-stream"
+EVENTS, EVENTS_END = "text/event-stream", b"\n\n"
+# In one message, in texts or not: the library makes values of it at once, which takes a microsecond each.
+MAX_MARKS = 500_000
 # The client sets them again.
 OWN_HEADERS = frozenset({"host", "connection", "content-length", "accept-encoding", "transfer-encoding"})
 # What the library would say without a reason.
@@ -75,10 +78,14 @@ class _Bounded(httpx2.AsyncByteStream):
         self._limit_bytes = None if response.content_type == EVENTS else MAX_LINE_BYTES
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size_bytes = 0
+        size_bytes = marks = 0
         try:
             async for chunk in self._response.content.iter_any():
                 size_bytes += len(chunk)
+                begun = chunk.rpartition(EVENTS_END)
+                marks = sum(map(begun[2].count, MARKS)) + (0 if begun[1] else marks)
+                if marks > MAX_MARKS:
+                    raise httpx2.StreamError(f"a message has more than {MAX_MARKS} commas and brackets")
                 if self._limit_bytes is not None and size_bytes > self._limit_bytes:
                     raise httpx2.StreamError(f"it is longer than {MAX_LINE_BYTES // 1024**2} MiB")
                 yield chunk

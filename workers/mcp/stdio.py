@@ -10,8 +10,12 @@ from typing import Any
 from sandbox.base import MIB, Service
 from sandbox.errors import SandboxError
 
+from ..duck import Splitter, is_light
+
 # A longer line is no message that a model could use; it is the end of a server that floods.
 MAX_LINE_BYTES = 8 * MIB
+# Values in one message: the longest list of tools has a tenth of them, and millions hold this process for seconds.
+MAX_VALUES = 100_000
 
 
 @asynccontextmanager
@@ -25,16 +29,14 @@ async def streams_of(service: Service, ended: asyncio.Event) -> AsyncGenerator[A
 
     async def hear() -> None:
         async with to_client:
-            buffer = bytearray()
+            splitter = Splitter()
             while data := await service.receive():
-                buffer += data
-                *lines, rest = buffer.split(b"\n")
-                buffer = rest
-                if len(buffer) > MAX_LINE_BYTES:
+                lines = splitter.take(data)
+                if max(map(len, (splitter.rest, *lines))) > MAX_LINE_BYTES:
                     break
                 for line in lines:
                     if line.strip():
-                        await to_client.send(_parsed(bytes(line)))
+                        await to_client.send(_parsed(line))
         ended.set()
 
     async def speak() -> None:
@@ -68,6 +70,8 @@ def _parsed(line: bytes) -> Any:
     from mcp.shared.message import SessionMessage
     from mcp_types.jsonrpc import jsonrpc_message_adapter
 
+    if not is_light(line, MAX_VALUES):
+        return ValueError(f"a message has more than {MAX_VALUES} values")
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError as error:

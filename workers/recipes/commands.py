@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,7 +17,9 @@ from envelope.messages import ToolCallSummary
 from envelope.recipe import RecipeParams, RecipeStep
 from envelope.redaction import redact_head, redact_tail
 from envelope.tracing.spans import variables
+from repo.fairness import beside
 from sandbox.base import WORKSPACE, Command, ExecResult, Sandbox
+from transport.blobs.owners import acting_tenant
 
 from ..clock import now_ms
 from ..errors import BadInput
@@ -174,7 +176,7 @@ async def _counted(sandbox: Sandbox, command: Command, text: str, recipe: Recipe
         own_cases = reports[PYTESTS_OWN].controls if PYTESTS_OWN in reports else ()
         ended_so = await outcome(sandbox, control, own_cases)
         told |= {"control": ended_so.state, "fooled": ended_so.fooled, "held": ended_so.held}
-        told["digest"] = digest_in(said)
+        told["digest"] = await beside.run(acting_tenant(), partial(digest_in, said))
     return _step(text, ended).model_copy(update=told)
 
 
@@ -189,7 +191,7 @@ def _fails_beside(ended: ExecResult, output: str) -> str:
 
 async def _seen(sandbox: Sandbox, cwd: str, reports: Mapping[str, Report], output: str) -> list[Seen]:
     """All accounts of the command's tests. The first is the one that counts; the others may tell of other tests."""
-    printed = await asyncio.to_thread(all_seen_in, output)
+    printed = await beside.run(acting_tenant(), partial(all_seen_in, output))
     seen: list[Seen] = []
     for name, report in reports.items():
         # a report that another runner than pytest writes does not tell of what was not built

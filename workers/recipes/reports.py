@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import posixpath
 import re
 import secrets
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import partial
 
+from repo.fairness import beside
 from sandbox.base import WORKSPACE, Command, Sandbox
 from sandbox.errors import PathError
+from transport.blobs.owners import acting_tenant
 
 from .junit import MAX_REPORT_BYTES, Report, cases_of
 
@@ -65,7 +67,7 @@ async def read_reports(sandbox: Sandbox, places: Mapping[str, str], token: str =
         except PathError:
             break
         if contents:
-            if (report := await asyncio.to_thread(cases_of, contents, token)) is None:
+            if (report := await beside.run(acting_tenant(), partial(cases_of, contents, token))) is None:
                 break
             found[name] = report
     return found

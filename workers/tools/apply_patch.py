@@ -92,7 +92,7 @@ async def _change(context: ToolContext, arguments: Mapping[str, Any]) -> _Change
     before = await _seen(context, patch)
     # in a thread: a patch made to be slow can take seconds
     texts = {path: decoded(path, content) for path, content in before.items() if content is not None}
-    done = await beside.run(context.tenant, partial(patched, texts, patch))
+    done = await beside.run(context.tenant, partial(patched, texts, patch), str(id(context)))
     after = {path: encoded(path, done.files[path]) if path in done.files else None for path in patch.paths}
     return _Change(patch, before, after, done.loose, done.remarks)
 

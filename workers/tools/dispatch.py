@@ -7,24 +7,26 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from envelope.events import CallState, ToolCallChanged
 from envelope.redaction import redact_head
 from repo.errors import RepoError
+from repo.fairness import beside
 from sandbox.errors import SandboxError, SandboxLost
 
 from ..clock import now_ms
 from ..delivery.failures import OUTAGES
 from ..llm.base import ToolCall
-from ..permissions.guard import PLAN_FILE, Ask, Denied, Guard
+from ..permissions.guard import PLAN_FILE, Ask, Denied, Guard, Verdict
 from .asking import asked_first, differs, suspected
 from .base import CallResult, Target, Tool, ToolContext, ToolResult
 from .bash import in_working_directory
 from .errors import ToolError
 from .links import led_astray
 from .paths import absolute
-from .people import Asked
+from .people import Asked, People
 from .schema import find_fault
 from .spill import OUTPUT_BLOB, with_spilled
 from .traced import tell_result, tool_span
@@ -44,6 +46,9 @@ CANCELLED = ToolResult(
     "Cancelled: the task was stopped before this call had ended. It may have taken effect; look before you repeat it.",
     is_error=True,
 )
+# Of a call's arguments: shorter ones are judged in milliseconds. Of the longest command lines one takes half a second,
+# and a reply may have hundreds: those are judged beside the loop.
+QUICK_CHARS = 500
 WRITING = ("edit", PLAN_FILE)
 
 _CAMEL = re.compile(r"_([a-z])")
@@ -137,20 +142,29 @@ async def _prepare(
     if fault := await find_fault(tool.parameters, call.input, context.tenant):
         return _mistake(f"the arguments of {tool.name} are wrong: {fault}; write them again")
     people, arguments = context.people, in_working_directory(tool.name, call.input, context)
-    try:
-        targets = [*suspected(call, tool, people), *tool.targets(arguments)]
-    except ToolError as e:
-        return _mistake(str(e))
-    said = [target for target in targets if not target.permission.startswith("bash")]
-    if len(said) > MAX_TARGETS or any(len(target.pattern) > MAX_TARGET_CHARS for target in said):
-        bounds = f"{MAX_TARGETS} files, and names of {MAX_TARGET_CHARS} characters"
-        return _mistake(f"{tool.name} takes at most {bounds} in one call; make several smaller ones")
-    verdict = guard.judge(targets, people.approved) if people else guard.check(targets)
+    judge = partial(_judged, call, tool, arguments, people, guard)
+    targets, verdict = judge() if len(call.arguments) <= QUICK_CHARS else await beside.run(context.tenant, judge)
+    if isinstance(verdict, ToolResult):
+        return verdict
     if isinstance(verdict, Denied):
         return ToolResult(verdict.reason, title=tool.title(call.input), is_error=True)
     granted = people.granted.get(call.id) if people else None
     asks = isinstance(verdict, Ask) and not (granted and granted.covers(verdict.wanted))
     return _Ready(call, tool, arguments, targets, asks)
+
+
+def _judged(
+    call: ToolCall, tool: Tool, arguments: Mapping[str, Any], people: People | None, guard: Guard
+) -> tuple[list[Target], Verdict | ToolResult | None]:
+    try:
+        targets = [*suspected(call, tool, people), *tool.targets(arguments)]
+    except ToolError as e:
+        return [], _mistake(str(e))
+    said = [target for target in targets if not target.permission.startswith("bash")]
+    if len(said) > MAX_TARGETS or any(len(target.pattern) > MAX_TARGET_CHARS for target in said):
+        bounds = f"{MAX_TARGETS} files, and names of {MAX_TARGET_CHARS} characters"
+        return [], _mistake(f"{tool.name} takes at most {bounds} in one call; make several smaller ones")
+    return targets, guard.judge(targets, people.approved) if people else guard.check(targets)
 
 
 def _named(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:

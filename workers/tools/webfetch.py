@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from repo.fairness import FairSemaphore, beside
+from repo.fairness import FairSemaphore, Threads
 
 from ..permissions.guard import Denied
 from ..web.addresses import PUBLIC, AddressPolicy
@@ -30,6 +30,7 @@ OF_ONE_TENANT = 8
 Check = Callable[[Sequence[Target]], Denied | None]
 
 _turns = FairSemaphore(AT_ONCE, OF_ONE_TENANT)
+_reading = Threads(1)  # the largest take seconds, for which no edit should wait
 
 
 class WebFetch:
@@ -66,9 +67,9 @@ class WebFetch:
         timeout_s = min(arguments.get("timeout", DEFAULT_TIMEOUT_S), MAX_TIMEOUT_S)
         fetcher = Fetcher(self._require, self._policy)
         try:
-            async with _turns.turn(context.tenant):
+            async with _turns.turn(context.tenant, str(id(context))):
                 page = await fetcher.fetch(arguments["url"], accept=ACCEPT[wanted], timeout_s=timeout_s)
-                shown = await beside.run(context.tenant, partial(readable, page, wanted))
+                shown = await _reading.run(context.tenant, partial(readable, page, wanted), str(id(context)))
         except WebError as e:
             raise ToolError(str(e)) from e
         return ToolResult(await _output_text(context, call_id, page, shown), self.title(arguments))

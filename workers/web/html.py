@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 # Attribute values may hold a `>`. The groups are possessive: what does not fit is not tried in another way.
 _TAG = re.compile(r"""<(/?)([A-Za-z][^\s/>]*+)((?:[^>"']++|"[^"]*+"|'[^']*+')*+)>""")
 _ATTRIBUTE = re.compile(r"""([^\s"'>/=]++)(?:\s*+=\s*+("[^"]*+"|'[^']*+'|[^\s"'>]++))?+""")
-_LONE = re.compile(r"<(?:<(?![A-Za-z/!?]))*+")  # that begin nothing
+_LONE = re.compile(r"<+(?=<)|<")  # that begin nothing
 # Their content is no HTML.
 RAW = frozenset({"script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes"})
 _ENDS = {name: re.compile(f"</{name}(?=[\\s/>])", re.IGNORECASE) for name in RAW}

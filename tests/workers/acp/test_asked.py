@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sandbox.errors import SandboxLost
 from workers.acp import lines as lines_module
-from workers.acp.asked import READERS, BadQuestion, read_question
+from workers.acp.asked import MAX_TOOLS, MAX_VALUES, READERS, BadQuestion, read_question
 from workers.acp.lines import MAX_ODD_LINES, Lines
 from workers.llm.anthropic_format import messages_for as to_anthropic
 from workers.llm.anthropic_format import system_for
@@ -143,3 +143,17 @@ async def test_no_more_is_read_than_is_answered(monkeypatch: pytest.MonkeyPatch)
     await talking.send({"id": first["id"], "result": None})
 
     assert (await third) == {"id": 2, "method": "q"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "tools", "said"),
+    [
+        ([{"role": "user"}] * MAX_VALUES, [], f"more than {MAX_VALUES} values"),
+        ([{"role": "user", "content": "x"}], [{"function": {"name": "a"}}] * (MAX_TOOLS + 1), f"{MAX_TOOLS} tools"),
+    ],
+    ids=["messages", "tools"],
+)
+def test_a_question_of_more_than_any_session_has_is_refused_at_once(messages: list[Any], tools: list[Any], said: str):
+    body = json.dumps({"messages": messages, "tools": tools})
+    with pytest.raises(BadQuestion, match=said):
+        read_question("/v1/chat/completions", body)

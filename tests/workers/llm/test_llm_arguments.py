@@ -7,7 +7,7 @@ import time
 import pytest
 
 from envelope.budget import Usage
-from workers.llm.arguments import MAX_REPAIRED_CHARS, parsed, repaired
+from workers.llm.arguments import MAX_REPAIRED_CHARS, MAX_VALUES, parsed, repaired
 from workers.llm.assembly import Assembly, mended
 
 
@@ -72,6 +72,32 @@ def test_the_worst_text_is_over_soon(unit):
     assert repaired('{"a": 1,' + " " * MAX_REPAIRED_CHARS + "}") is None  # longer than what is looked at
 
     assert time.process_time() - began < 20  # measured: 0.1 s; without bounds it is minutes
+
+
+def test_the_repairs_of_one_reply_take_no_longer_than_the_worst_of_one():
+    reply, worst = Assembly(), "{" + "a b " * (MAX_REPAIRED_CHARS // 4 - 2)
+    for number in range(1000):
+        reply.add_call(number, f"c{number}", "read", f"{worst}{number}")
+    began = time.process_time()
+
+    calls = reply.completed("tool_calls", Usage()).tool_calls
+
+    assert time.process_time() - began < 5  # measured: 0.2 s; each by itself two minutes
+    assert len(calls) == 1000 and calls[-1].input is None
+
+
+def test_many_small_ones_are_repaired():
+    reply = Assembly()
+    for number in range(50):
+        reply.add_call(number, f"c{number}", "read", f"{{'path': 'a{number}.py',}}")
+
+    assert all(call.repaired for call in reply.completed("tool_calls", Usage()).tool_calls)
+
+
+@pytest.mark.parametrize("arguments", ['{"a": [' + "1," * MAX_VALUES + "1]}", '{"a": [' + "[]," * MAX_VALUES + "1]}"])
+def test_arguments_of_more_values_than_anybody_means_are_none(arguments):
+    assert parsed(arguments) is None
+    assert parsed('{"content": "' + "1,[{" * MAX_VALUES + '"}')  # a file may hold any signs
 
 
 def test_a_call_without_an_id_gets_one_that_is_its_own():

@@ -19,6 +19,7 @@ from workers.mcp.connection import Connection
 from workers.mcp.hub import mcp_servers
 from workers.mcp.listing import ListedTool
 from workers.mcp.settings import McpServer, McpServers, with_grants
+from workers.mcp.stdio import streams_of
 from workers.mcp.tools import McpTool
 from workers.mcp.ways import Local
 from workers.tools.base import ToolContext
@@ -274,3 +275,23 @@ async def test_an_agent_calls_a_tool_of_a_server_of_its_sandbox(start_agents, wo
     ]
     warnings = [event.message for event in events if isinstance(event, WarningRaised)]
     assert any("MCP server broken" in warning for warning in warnings)
+
+
+class Says:
+    """A process that has said this, and ends."""
+
+    def __init__(self, *data: bytes) -> None:
+        self._data = [*data, b""]
+
+    async def receive(self) -> bytes:
+        return self._data.pop(0)
+
+
+async def test_a_message_of_a_million_values_is_no_message():
+    said = b'{"jsonrpc":"2.0","id":1,"result":{"a":[%s1]}}\n'
+    service: Any = Says(said % (b"[]," * 1_000_000), said % b"[],", (said % b"")[:9], (said % b"")[9:])
+    async with streams_of(service, ended := asyncio.Event()) as (heard, _):
+        messages = [await heard.receive() for _ in range(3)]
+
+    assert [isinstance(each, ValueError) for each in messages] == [True, False, False]
+    assert ended.is_set()
