@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .bundle import bundle, history_ends
 from .changes import NO_MODE, SYMLINK_MODE, changes_between, diff_between
-from .errors import FilesRefused
+from .errors import FilesRefused, PatchRefused
 from .fast_import import NewFile, commit_files
 from .git import GIB
 from .local import Place
@@ -82,7 +82,7 @@ async def over_files(git_dir: Path, base: str, diff: bytes, folder: Path) -> byt
     after = await apply_to_tree(git_dir, base, diff)
     with scratch(git_dir / "objects") as own:
         added = [change.path for change in await changes_between(own, base, after) if change.status in ("A", "R")]
-        entries = [(mode, path) for path in added if (mode := _mode_in(folder, path))]
+        entries = await asyncio.to_thread(_standing, folder, added)
         if not entries:
             return diff
         await own.git("read-tree", base)
@@ -91,14 +91,42 @@ async def over_files(git_dir: Path, base: str, diff: bytes, folder: Path) -> byt
         return await diff_between(own, (await own.git("write-tree")).line, after, GIB)
 
 
-def _mode_in(folder: Path, path: bytes) -> bytes:
-    """git's mode of the file or link that stands there; empty where none does. No link is followed on the way."""
-    file = folder / os.fsdecode(path)
-    if any(parent.is_symlink() for parent in file.parents if parent.is_relative_to(folder)):
-        return b""
-    if file.is_symlink():
-        return SYMLINK_MODE.encode()
-    return b"" if not file.is_file() else b"100755" if os.access(file, os.X_OK) else b"100644"
+def _standing(folder: Path, paths: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+    """git's mode of each file or link that stands there, and its path. No link is followed on the way.
+
+    `PatchRefused` for more than `MAX_BYTES` of them: a diff of a few lines may name what fills a disk.
+    """
+    known: dict[Path, bool] = {folder: True}
+    found: list[tuple[bytes, bytes]] = []
+    size = 0
+    for path in paths:
+        file = folder / os.fsdecode(path)
+        if not _is_folder(file.parent, known):
+            continue
+        status = file.lstat() if file.is_symlink() or file.is_file() else None
+        if status is None:
+            continue
+        size += status.st_size
+        if size > MAX_BYTES:
+            raise PatchRefused(f"The patch adds files where a setup has left more than {MAX_BYTES >> 20} MiB")
+        regular = b"100755" if status.st_mode & 0o111 else b"100644"
+        found.append((SYMLINK_MODE.encode() if file.is_symlink() else regular, path))
+    return found
+
+
+def _is_folder(place: Path, known: dict[Path, bool]) -> bool:
+    """Of its own, and by no link: looked at once, and from the top, since what is not there has nothing below."""
+    below: list[Path] = []
+    while place not in known:
+        below.append(place)
+        place = place.parent
+    is_there = known[place]
+    for each in reversed(below):
+        is_there = is_there and not each.is_symlink() and each.is_dir()
+        known[each] = is_there
+        if not is_there:
+            break
+    return is_there
 
 
 async def _stored(own: Scratch, folder: Path, path: bytes) -> bytes:

@@ -14,6 +14,7 @@ import pytest
 from repo import search
 from repo.bundle import bundle
 from repo.checkout import checkout
+from repo.cover import MAX_BYTES, over_files
 from repo.errors import GitTimedOut, OutputTooLarge, PatchRefused, PatternRefused, RepoError
 from repo.git import git
 from repo.local import describe
@@ -233,3 +234,26 @@ async def test_a_diff_of_bytes_that_names_gigabytes_is_refused(user, mirror_at):
 
     with pytest.raises(PatchRefused, match="memory"):
         await apply_to_tree((await mirror_at(user, commit)).git_dir, commit, head.encode() + lines + b"\n")
+
+
+NEW_FILE = "diff --git a/{0} b/{0}\nnew file mode 100644\nindex {1}..e69de29bb2d1d6434b8b29ae775ad8c2e48c5391\n"
+
+
+async def test_a_diff_that_names_what_a_setup_left_has_no_more_read_than_is_bearable(user, mirror_at, tmp_path):
+    commit = user.commit({"a": "1\n"})
+    git_dir = (await mirror_at(user, commit)).git_dir
+    folder = tmp_path / "layer"
+    (folder / "real").mkdir(parents=True)
+    (folder / "real/kept").write_text("left by a setup\n")
+    (folder / "linked").symlink_to("real")
+    with (folder / "large").open("wb") as large:
+        large.truncate(MAX_BYTES + 1)
+
+    def adding(*paths: str) -> bytes:
+        return "".join(NEW_FILE.format(path, "0" * 40) for path in paths).encode()
+
+    with pytest.raises(PatchRefused, match="64 MiB"):
+        await over_files(git_dir, commit, adding("large"), folder)
+    beside = adding("linked/kept", "none/of/these", "a2")
+    assert await over_files(git_dir, commit, beside, folder) == beside
+    assert b"-left by a setup" in await over_files(git_dir, commit, adding("real/kept"), folder)
