@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pty
+import subprocess
+import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -143,6 +148,38 @@ async def test_a_script_that_answers_what_was_not_shown_tells_what_it_was(town):
 
     assert answered.exit_code == 0, answered.stderr
     assert "| git push" in answered.stderr
+
+
+def typed_at_a_terminal(desk, url: str, words: list[str], says: str) -> tuple[int, str]:
+    """What the command ends with, and what is on the terminal; `says` is typed at its question."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "orchestrator.cli.main", *words]
+    environment = {**desk.environment, "TERM": "xterm", "MUSTER_REDIS_URL": url}
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=desk.home, env=environment) as done:
+        os.close(theirs)
+        seen = b""
+        with suppress(OSError):  # it has closed the terminal
+            while piece := os.read(ours, 65536):
+                seen += piece
+                if b"[y/N]" in piece:
+                    os.write(ours, says.encode() + b"\n")
+    os.close(ours)
+    return done.returncode, seen.decode()
+
+
+async def test_a_person_at_a_terminal_sees_what_they_allow_before_it_is_allowed(town):
+    await town.serve()
+    await town.submit()
+    claim = await town.claim()
+    await town.transport.emit(claim.lease, asking(claim, patterns=("git push",), detail="git push"))
+    await town.transport.park(claim.lease, Wait(asks=frozenset({"ask_swapped"})))
+    words = ["ask", "answer", "swapped", "once"]
+
+    code, seen = await asyncio.to_thread(typed_at_a_terminal, town.desk, town.url, words, "n")
+
+    assert code == 130  # as if they had left
+    assert 0 < seen.index("| git push") < seen.index("[y/N]")
+    assert await town.transport.answers(claim.lease.task_id) == {}
 
 
 async def test_show_tells_a_life_that_is_over_and_the_answer_alone_is_data(town):
