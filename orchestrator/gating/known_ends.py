@@ -21,6 +21,7 @@ from .settings_of import reached_entries
 from .trees import Trees
 
 MAX_CHARS = 200_000  # of one text
+MAX_WRAPPERS = 100  # around one command, and variables set for it
 MAX_DEPTH = 5  # of commands in the words of others
 # Of which the exit code says whether tests failed; with a word that has to be there.
 RUNNERS = {
@@ -281,7 +282,9 @@ def _is_of_many(word: str) -> bool:
 def _program(words: Sequence[str]) -> tuple[str, list[str]]:
     """Without what stands around it: `CI=1 uv run python -m pytest -q` is pytest."""
     rest = list(words)
-    while rest:
+    for _ in range(MAX_WRAPPERS):
+        if not rest:
+            break
         name = posixpath.basename(rest[0])
         if re.match(r"\w+\+?=", rest[0]) or rest[0] == "!":
             rest = rest[1:]

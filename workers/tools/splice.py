@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,7 +48,7 @@ def _mixed_ends(lines: str, ends: Sequence[str], splices: Sequence[Splice]) -> l
     for splice in splices:
         first, last = (bisect_left(newlines, at) for at in (splice.start, splice.end))
         after += ends[done:first]
-        staying, gone = iter(ends[first:last]), list[str]()
+        staying, gone = iter(ends[first:last]), deque[str]()
         usual = after[-1] if after else ends[0]
         for sign, _ in change_of(*(text.split("\n")[:-1] for text in (lines[splice.start : splice.end], splice.text))):
             if sign == "-":
@@ -57,7 +58,7 @@ def _mixed_ends(lines: str, ends: Sequence[str], splices: Sequence[Splice]) -> l
                 gone.clear()
                 usual = next(staying)
             elif gone:
-                usual = gone.pop(0)
+                usual = gone.popleft()
             after.append(usual)
         done = last
     return [*after, *ends[done:]]

@@ -70,9 +70,9 @@ class WebFetch:
             async with _turns.turn(context.tenant, str(id(context))):
                 page = await fetcher.fetch(arguments["url"], accept=ACCEPT[wanted], timeout_s=timeout_s)
                 shown = await _reading.run(context.tenant, partial(readable, page, wanted), str(id(context)))
+                return ToolResult(await _output_text(context, call_id, page, shown), self.title(arguments))
         except WebError as e:
             raise ToolError(str(e)) from e
-        return ToolResult(await _output_text(context, call_id, page, shown), self.title(arguments))
 
     def _require(self, url: str) -> None:
         if denied := self._check([Target("webfetch", url)]):

@@ -116,6 +116,7 @@ COSTLY = {
     "which hold code": filled("find . ", "-exec python -c "),
     "blanks behind an address of sed": filled("sed '1", " ", "%'"),
     "blanks behind a command of sed": filled("sed '1q", " ", "%'"),
+    "variables behind a default": "echo ${a:-" + "$aa" * 2000 + "[!]}",  # each could be read in two ways
     "commas in a brace": filled("echo {", ","),
     "dots in a brace": filled("echo {", ".."),
     "braces without an end": filled("echo ", "{,"),
