@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from .fairness import at_once
 from .scratch import Scratch
 
 NO_MODE = "000000"
@@ -61,14 +63,15 @@ class TreeChange:
 async def changes_between(own: Scratch, base: str, tree: str) -> tuple[TreeChange, ...]:
     """Changes from `base` to `tree` in the order of their paths, with renames found."""
     told = await own.git(*COMPARE, *LISTED, "--end-of-options", base, tree)
-    return _parsed(told.fields)
+    return await at_once(len(told.fields), partial(_parsed, told.fields))
 
 
 async def changes_and_diff(own: Scratch, base: str, tree: str, max_bytes: int) -> tuple[tuple[TreeChange, ...], bytes]:
     """The changes, and all of them as `git apply` reads them; `OutputTooLarge` where both are over `max_bytes`."""
     told = await own.git(*COMPARE, *LISTED, *AS_PATCH, "--end-of-options", base, tree, max_stdout_bytes=max_bytes)
     listed, _, diff = told.stdout.partition(b"\0\0")  # no name is empty
-    return _parsed(listed.split(b"\0") if listed else []), diff
+    fields = listed.split(b"\0") if listed else []
+    return await at_once(len(fields), partial(_parsed, fields)), diff
 
 
 async def diff_between(own: Scratch, base: str, tree: str, max_bytes: int) -> bytes:

@@ -21,6 +21,7 @@ from .changes import (
 )
 from .collect import Touched, collect, update_touched
 from .errors import CommitMissing, GitFailed, OutputTooLarge, PatchRefused, TreePartial
+from .fairness import at_once
 from .git import GIB, Completed
 from .mirror import Mirror
 from .scratch import Scratch, scratch
@@ -84,20 +85,21 @@ async def extract_patch(
         collected = await _collected(own, base, work_tree, index_seed, touched, partial, max_bytes, hidden)
         base_tree, found, warnings = collected.base_tree, collected.tree, collected.warnings
         changes, diff = await _compared(own, base_tree, found, max_bytes)
-        unnamed = [change for change in changes if not _is_text(change)]
-        barred = [change for change in changes if _is_text(change) and not _is_allowed(change, allowed)]
+        unnamed, barred = await at_once(len(changes), lambda: _sorted_out(changes, allowed))
         if (unnamed or barred) and not collected.in_index:
             await own.git("read-tree", found)
         named = await _restore(own, unnamed, found)
         tree = await _restore(own, barred, named)
         kept = await changes_between(own, base_tree, tree) if tree != found else changes
+        files = await at_once(len(kept), lambda: tuple(change.as_file_change() for change in kept))
+        refused = await at_once(len(changes), lambda: _lost(changes, kept, unnamed))
         return Patch(
             base=base,
             diff=diff if tree == found and diff is not None else await _diff(own, base_tree, tree, max_bytes),
-            files=tuple(change.as_file_change() for change in kept),
+            files=files,
             tree=tree,
             warnings=(*warnings, *each((c.path for c in unnamed), UNNAMED), *await _link_warnings(own, kept)),
-            refused=_lost(changes, kept, unnamed),
+            refused=refused,
             refused_diff=await _diff(own, tree, named, max_bytes) if barred else b"",
         )
 
@@ -212,6 +214,14 @@ async def _diff(own: Scratch, base_tree: str, tree: str, max_bytes: int) -> byte
     except OutputTooLarge as e:
         hint = "have generated files ignored, or raise the limit"
         raise PatchRefused(f"The patch is larger than {max_bytes} bytes", hint=hint) from e
+
+
+def _sorted_out(
+    changes: Sequence[TreeChange], allowed: Callable[[str], bool] | None
+) -> tuple[list[TreeChange], list[TreeChange]]:
+    """Those whose names are no text, and those that are not allowed."""
+    unnamed = [change for change in changes if not _is_text(change)]
+    return unnamed, [change for change in changes if _is_text(change) and not _is_allowed(change, allowed)]
 
 
 def _is_text(change: TreeChange) -> bool:
