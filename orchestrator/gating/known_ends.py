@@ -24,26 +24,12 @@ MAX_CHARS = 200_000  # of one text
 MAX_WRAPPERS = 100  # around one command, and variables set for it
 MAX_DEPTH = 5  # of commands in the words of others
 # Of which the exit code says whether tests failed; with a word that has to be there.
+_BY_THEMSELVES = "pytest py.test unittest nose2 django-admin jest vitest mocha ava ctest rspec phpunit"
+_BY_TEST = "cargo go dotnet bun deno swift manage.py setup.py django"
 RUNNERS = {
-    **dict.fromkeys(
-        (
-            "pytest",
-            "py.test",
-            "unittest",
-            "nose2",
-            "django-admin",
-            "jest",
-            "vitest",
-            "mocha",
-            "ava",
-            "ctest",
-            "rspec",
-            "phpunit",
-        ),
-        "",
-    ),
-    **dict.fromkeys(("cargo", "go", "dotnet", "bun", "deno", "swift", "manage.py", "setup.py", "django"), "test"),
+    **dict.fromkeys(_BY_THEMSELVES.split(), ""),
     **dict.fromkeys(("mvn", "mvnw", "gradle", "gradlew"), ""),
+    **dict.fromkeys(_BY_TEST.split(), "test"),
     "node": "--test",
 }
 # They go on after a failure.
@@ -54,55 +40,15 @@ MANAGERS = frozenset(("npm", "pnpm", "yarn", "bun"))
 SHELLS = frozenset(("sh", "bash", "dash", "zsh"))
 INTERPRETERS = re.compile(r"(?:python|pypy)[\d.]*|node|ruby|perl|php|deno|bun|tsx|ts-node")
 # They run what others have written down, in a way that is not followed here.
-UNCLEAR = frozenset(
-    (
-        *(
-            "tox",
-            "nox",
-            "just",
-            "task",
-            "go-task",
-            "rake",
-            "invoke",
-            "inv",
-            "hatch",
-            "pdm",
-            "poe",
-            "doit",
-            "bazel",
-            "nx",
-        ),
-        *(
-            "turbo",
-            "lerna",
-            "moon",
-            "concurrently",
-            "npm-run-all",
-            "run-p",
-            "run-s",
-            "parallel",
-            "xargs",
-            "eval",
-            "watch",
-        ),
-        *("pre-commit", "docker", "podman", "mise", "earthly", "ninja", "scons", "meson", "sudo", "ssh", "trap"),
-    )
+_FOLLOW_OTHERS = (
+    "tox nox just task go-task rake invoke inv hatch pdm poe doit bazel nx turbo lerna moon concurrently npm-run-all"
+    " run-p run-s parallel xargs eval watch pre-commit docker podman mise earthly ninja scons meson sudo ssh trap"
 )
-_CONTROL = frozenset(
-    ("if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "{", "}")
-)
-_WRAPS = WRAPPERS | {
-    "xvfb-run",
-    "nyc",
-    "c8",
-    "cross-env",
-    "dotenv",
-    "stdbuf",
-    "ionice",
-    "bundle",
-    "coverage",
-    "builtin",
-}
+UNCLEAR = frozenset(_FOLLOW_OTHERS.split())
+_WORDS_OF_SHELLS = "if then else elif fi for while until do done case esac { }"
+_CONTROL = frozenset(_WORDS_OF_SHELLS.split())
+_WRAP_TESTS = "xvfb-run nyc c8 cross-env dotenv stdbuf ionice bundle coverage builtin"
+_WRAPS = WRAPPERS | frozenset(_WRAP_TESTS.split())
 _WRAPPED_BY = {**dict.fromkeys(("uv", "poetry", "pdm", "pipenv", "rye", "pixi", "hatch"), "run"),
                **dict.fromkeys(("npm", "pnpm", "yarn", "bundle"), "exec")}  # fmt: skip
 _VARIABLE = re.compile(r"\$(?:[({](\w{1,100})(?::?-([^)}\n]{0,200}))?[)}]|(\w{1,100}))")
