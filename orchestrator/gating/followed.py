@@ -84,83 +84,19 @@ _OBEYED = re.compile(
     r"|--(?=[\w-]*(?:conf|rc|plugin|require|import|load|setup|ini|rules))[\w-]++"
 )
 # Programs to which files are data: what they do does not depend on what a file says.
-_TO_THESE_DATA = frozenset(
-    (
-        *(
-            "cp",
-            "mv",
-            "rm",
-            "ln",
-            "cat",
-            "ls",
-            "wc",
-            "head",
-            "tail",
-            "sort",
-            "uniq",
-            "cut",
-            "tr",
-            "tee",
-            "touch",
-            "mkdir",
-        ),
-        *("rmdir", "chmod", "chown", "install", "find", "xargs", "grep", "egrep", "fgrep", "rg", "sed", "awk", "gawk"),
-        *("diff", "cmp", "patch", "tar", "zip", "unzip", "gzip", "test", "[", "[[", "echo", "printf", "which", "type"),
-        *(
-            "export",
-            "set",
-            "unset",
-            "local",
-            "readonly",
-            "declare",
-            "for",
-            "case",
-            "in",
-            "read",
-            "return",
-            "exit",
-            "stat",
-        ),
-        *(
-            "git",
-            "curl",
-            "wget",
-            "rsync",
-            "scp",
-            "ssh",
-            "pip",
-            "pip3",
-            "pipx",
-            "conda",
-            "mamba",
-            "apt",
-            "apt-get",
-            "brew",
-        ),
-        *("basename", "dirname", "realpath", "readlink", "file", "du", "md5sum", "sha256sum", "less", "more", "open"),
-        *("cc", "gcc", "cxx", "c++", "g++", "clang", "clang++", "cpp", "ld", "ar", "fc", "gfortran", "nm", "strip"),
-        *(
-            "rustc",
-            "cargo",
-            "javac",
-            "kotlinc",
-            "scalac",
-            "swiftc",
-            "tsc",
-            "esbuild",
-            "swc",
-            "babel",
-            "webpack",
-            "rollup",
-        ),
-        *("terser", "uglifyjs", "cython", "cythonize", "mypyc", "nuitka", "pyinstaller", "f2py", "swig", "protoc"),
-        *("twine", "pandoc", "sphinx-build", "sphinx-apidoc", "mkdocs", "pdoc", "pdoc3", "doxygen", "jupyter"),
-        *("pytest", "py.test", "unittest", "nose2", "nosetests", "jest", "vitest", "mocha", "ava", "tap", "jasmine"),
-        *("rspec", "phpunit", "bats", "ctest", "tox", "nox", "npm", "yarn", "pnpm", "npx", "stubtest", "pyre", "ty"),
-        *("2to3", "refurb", "radon", "xenon", "pydoc", "djlint", "sqlfluff", "typos", "lizard", "semgrep", "cloc"),
-        *("source", ".", "sources", "files", "file", "path", "paths", "exclude", "include", "from", "import", "assert"),
-    )
+_TAKE_DATA = (
+    "cp mv rm ln cat ls wc head tail sort uniq cut tr tee touch mkdir rmdir chmod chown install find xargs grep egrep"
+    " fgrep rg sed awk gawk diff cmp patch tar zip unzip gzip test [ [[ echo printf which type export set unset local"
+    " readonly declare for case in read return exit stat git curl wget rsync scp ssh pip pip3 pipx conda mamba apt"
+    " apt-get brew basename dirname realpath readlink file du md5sum sha256sum less more open cc gcc cxx c++ g++ clang"
+    " clang++ cpp ld ar fc gfortran nm strip rustc cargo javac kotlinc scalac swiftc tsc esbuild swc babel webpack"
+    " rollup terser uglifyjs cython cythonize mypyc nuitka pyinstaller f2py swig protoc twine pandoc sphinx-build"
+    " sphinx-apidoc mkdocs pdoc pdoc3 doxygen jupyter pytest py.test unittest nose2 nosetests jest vitest mocha ava"
+    " tap jasmine rspec phpunit bats ctest tox nox npm yarn pnpm npx stubtest pyre ty 2to3 refurb radon xenon pydoc"
+    " djlint sqlfluff typos lizard semgrep cloc source . sources files file path paths exclude include from import"
+    " assert"
 )
+_TO_THESE_DATA = frozenset(_TAKE_DATA.split())
 _MANAGERS = frozenset(("npm", "yarn", "pnpm", "bun"))
 _PLACED = re.compile(r"-w|--workspaces?|-r|--recursive|--filter(?:-prod)?|-F|workspaces?")
 # Programs that look in a folder for what they have to do.
