@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import subprocess
+import time
 
 import pytest
 
 from repo.errors import CommitMissing, PatchRefused
+from repo.fairness import MANY
 from repo.git import git
 from repo.patch import apply_to_tree, extract_patch
 
@@ -52,6 +55,23 @@ async def test_every_kind_of_change_comes_back(work_on):
     assert await content(work, patch, "added") == b"crlf\r\nlf\n no newline at end"
     assert await content(work, patch, "bin") == b"\0\2" * 99
     assert patch.warnings == ()
+
+
+async def test_very_many_files_come_back_and_hold_up_nobody(work_on):
+    """They are sorted out beside the event loop."""
+    work = await work_on({"a": "1\n"})
+    for number in range(MANY + 1):
+        (work.tree / f"f{number}").touch()
+    patching = asyncio.ensure_future(work.patch(allowed=lambda path: sum(range(20_000)) > 0 and path != "f7"))
+    longest_s = 0.0
+    while not patching.done():
+        began_s = time.monotonic()
+        await asyncio.sleep(0.001)
+        longest_s = max(longest_s, time.monotonic() - began_s)
+
+    patch = await patching
+    assert (len(patch.files), patch.refused) == (MANY, ("f7",))
+    assert longest_s < 0.5, "to look at all takes two seconds"
 
 
 async def test_an_edit_of_the_same_size_right_after_the_checkout_is_seen(work_on):
