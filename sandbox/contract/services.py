@@ -92,6 +92,17 @@ async def stopping_one_service_kills_its_children_and_no_other(stage: Stage) -> 
     assert await other.receive() == b"STILL HERE\n"
 
 
+async def what_a_service_is_just_starting_ends_with_it(stage: Stage) -> None:
+    """One that becomes another program at that moment has no environment by which it could be told."""
+    box = await stage.box()
+    for _ in range(10):
+        service = await box.start(["sh", "-c", "for n in 1 2 3 4 5 6; do setsid sleep 4322 & done; echo ready; wait"])
+        assert await service.receive() == b"ready\n"
+        await service.stop()
+    until_gone = "while pgrep -f 'sleep 432[2]' > /dev/null; do :; done; echo gone"
+    assert (await stage.run(until_gone, timeout_s=20)).output == b"gone\n"
+
+
 async def a_command_that_took_too_long_takes_services_with_it(stage: Stage) -> None:
     service = await (await stage.box()).start(ECHO)
 

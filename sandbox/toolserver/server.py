@@ -43,6 +43,7 @@ MAX_HEADER_BYTES = 1 << 20  # a command line and its environment
 MAX_BODY_BYTES = 64 << 20  # the largest patch that the other side takes out of a sandbox
 CHUNK_BYTES = 64 << 10  # a pipe's capacity, so one read empties it
 PIPE_MAX_BYTES = 1 << 20  # /proc/sys/fs/pipe-max-size: more cannot be waiting when a shell has exited
+ENVIRONMENT_LOOKS = 5
 COOKIE = "MUSTER_CALL"  # in the environment of every child: finds those that left the process group
 MAX_LEFT = 10  # as many names of what a command left running as anybody reads
 MAX_JOBS = 8  # that run: a server, its database, a build, a watcher of tests; as many that have ended are kept, too
@@ -321,14 +322,27 @@ def kill(pid: int, group: bool = False) -> bool:
     return True
 
 
+def environment_of(name: str) -> list[bytes]:
+    """Of a process. One that becomes another program has none for a moment, and is looked at again."""
+    for _ in range(ENVIRONMENT_LOOKS):
+        with open(f"/proc/{name}/environ", "rb") as file:
+            found = file.read()
+        if found:
+            break
+        with open(f"/proc/{name}/stat", "rb") as file:
+            if file.read().rpartition(b") ")[2][:1] in b"ZX":
+                break
+        time.sleep(0.001)
+    return found.split(b"\0")
+
+
 def processes_with(cookie: str) -> Iterator[int]:
     wanted = cookie.encode()
     for name in os.listdir("/proc"):
         if name.isdigit() and name != "1":
             try:
-                with open(f"/proc/{name}/environ", "rb") as environ:
-                    if wanted in environ.read().split(b"\0"):
-                        yield int(name)
+                if wanted in environment_of(name):
+                    yield int(name)
             except OSError:
                 continue  # it ended meanwhile, or made itself unreadable: the sweep gets it
 
@@ -344,9 +358,8 @@ def processes_of_none(jobs: list[Job]) -> Iterator[int]:
                     state, _, _, session = file.read().rpartition(b") ")[2].split()[:4]
                 if state in b"ZX" or int(session) in sessions:
                     continue
-                with open(f"/proc/{name}/environ", "rb") as environ:
-                    if not cookies.isdisjoint(environ.read().split(b"\0")):
-                        continue
+                if not cookies.isdisjoint(environment_of(name)):
+                    continue
             except FileNotFoundError:
                 continue
             except OSError:  # it ended meanwhile, or made itself unreadable

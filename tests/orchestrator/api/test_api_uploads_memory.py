@@ -137,7 +137,7 @@ async def test_two_uploads_are_in_memory_and_the_next_turn_is_for_who_has_none()
         async with spool.whole("many", io.BytesIO(b"small")) as content:
             assert content == b"small"
         assert len(inside) == 2
-        while len(spool._memory._waiting) < 4:  # pyright: ignore[reportPrivateUsage]
+        while sum(map(len, spool._memory._waiting.values())) < 4:  # pyright: ignore[reportPrivateUsage]
             await asyncio.sleep(0.01)
         said.set()
         await asyncio.gather(*many, other)
