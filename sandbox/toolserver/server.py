@@ -324,6 +324,7 @@ def kill(pid: int, group: bool = False) -> bool:
 
 def environment_of(name: str) -> list[bytes]:
     """Of a process. One that becomes another program has none for a moment, and is looked at again."""
+    found = b""
     for _ in range(ENVIRONMENT_LOOKS):
         with open(f"/proc/{name}/environ", "rb") as file:
             found = file.read()
