@@ -43,7 +43,6 @@ MAX_HEADER_BYTES = 1 << 20  # a command line and its environment
 MAX_BODY_BYTES = 64 << 20  # the largest patch that the other side takes out of a sandbox
 CHUNK_BYTES = 64 << 10  # a pipe's capacity, so one read empties it
 PIPE_MAX_BYTES = 1 << 20  # /proc/sys/fs/pipe-max-size: more cannot be waiting when a shell has exited
-ENVIRONMENT_LOOKS = 5
 COOKIE = "MUSTER_CALL"  # in the environment of every child: finds those that left the process group
 MAX_LEFT = 10  # as many names of what a command left running as anybody reads
 MAX_JOBS = 8  # that run: a server, its database, a build, a watcher of tests; as many that have ended are kept, too
@@ -322,50 +321,38 @@ def kill(pid: int, group: bool = False) -> bool:
     return True
 
 
-def environment_of(name: str) -> list[bytes]:
-    """Of a process. One that becomes another program has none for a moment, and is looked at again."""
-    found = b""
-    for _ in range(ENVIRONMENT_LOOKS):
-        with open(f"/proc/{name}/environ", "rb") as file:
-            found = file.read()
-        if found:
-            break
-        with open(f"/proc/{name}/stat", "rb") as file:
-            if file.read().rpartition(b") ")[2][:1] in b"ZX":
-                break
-        time.sleep(0.001)
-    return found.split(b"\0")
+def processes() -> Iterator[tuple[int, int, list[bytes]]]:
+    """All that live but ourselves, with session and environment: nothing, where a process made that unreadable. One
+    that becomes another program has none for a moment, and is looked at again."""
+    for name in {*filter(str.isdigit, os.listdir("/proc"))} - {"1"}:
+        session, environment = b"0", [b""]
+        try:
+            for _ in range(5):
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    state, _, _, session = file.read().rpartition(b") ")[2].split()[:4]
+                if state in b"ZX":
+                    raise FileNotFoundError
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    environment = file.read().split(b"\0")
+                if environment != [b""]:
+                    break
+                time.sleep(0.001)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            pass
+        yield int(name), int(session), environment
 
 
 def processes_with(cookie: str) -> Iterator[int]:
-    wanted = cookie.encode()
-    for name in os.listdir("/proc"):
-        if name.isdigit() and name != "1":
-            try:
-                if wanted in environment_of(name):
-                    yield int(name)
-            except OSError:
-                continue  # it ended meanwhile, or made itself unreadable: the sweep gets it
+    return (pid for pid, _, environment in processes() if cookie.encode() in environment)
 
 
 def processes_of_none(jobs: list[Job]) -> Iterator[int]:
     """Who is neither in the session of one of them nor carries its cookie. One that copies a cookie lives as long as
     the job does, which it could have had by being started from it."""
     sessions, cookies = {job.pid for job in jobs}, {job.cookie.encode() for job in jobs}
-    for name in os.listdir("/proc"):
-        if name.isdigit() and name != "1":
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    state, _, _, session = file.read().rpartition(b") ")[2].split()[:4]
-                if state in b"ZX" or int(session) in sessions:
-                    continue
-                if not cookies.isdisjoint(environment_of(name)):
-                    continue
-            except FileNotFoundError:
-                continue
-            except OSError:  # it ended meanwhile, or made itself unreadable
-                pass
-            yield int(name)
+    return (pid for pid, session, has in processes() if session not in sessions and cookies.isdisjoint(has))
 
 
 def name_of(pid: int) -> str:
