@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +19,12 @@ class Ledger:
     tenant: Ledger | None = None
 
     @property
-    def exhausted(self) -> bool:
+    def exhausted(self) -> Literal["", "trace", "tenant"]:
+        """Whose money is spent, if it is."""
         tightest = self.tightest
-        return tightest.cap_microusd is not None and tightest.spent_microusd >= tightest.cap_microusd
+        if tightest.cap_microusd is None or tightest.spent_microusd < tightest.cap_microusd:
+            return ""
+        return "trace" if tightest is self else "tenant"
 
     @property
     def tightest(self) -> Ledger:

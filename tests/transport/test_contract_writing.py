@@ -151,9 +151,9 @@ async def test_charges_add_up_in_the_traces_ledger(fleet):
     one, two = await fleet.transport.claim("explore", "w", slots=2, wait_s=0)
 
     ledger = await fleet.transport.emit(one.lease, fleet.progress(one), charge_microusd=60)
-    assert (ledger.spent_microusd, ledger.cap_microusd, ledger.exhausted) == (60, 100, False)
+    assert (ledger.spent_microusd, ledger.cap_microusd, ledger.exhausted) == (60, 100, "")
     ledger = await fleet.transport.emit(two.lease, fleet.progress(two), charge_microusd=40)
-    assert (ledger.spent_microusd, ledger.exhausted) == (100, True)
+    assert (ledger.spent_microusd, ledger.exhausted) == (100, "trace")
 
 
 async def test_a_trace_without_a_cap_is_never_exhausted(fleet):
@@ -162,7 +162,7 @@ async def test_a_trace_without_a_cap_is_never_exhausted(fleet):
 
     ledger = await fleet.transport.emit(claim.lease, fleet.progress(claim), charge_microusd=10**12)
 
-    assert (ledger.cap_microusd, ledger.exhausted) == (None, False)
+    assert (ledger.cap_microusd, ledger.exhausted) == (None, "")
 
 
 async def test_a_task_given_back_is_the_next_to_start_and_counts_no_loss(fleet):

@@ -99,7 +99,7 @@ class Meter:
     ) -> Answer:
         if self._stop is not None:
             return self._stop
-        if stop := why_stop(self._keeper.session, trace_exhausted=self._loop.exhausted()):
+        if stop := why_stop(self._keeper.session, exhausted=self._loop.exhausted()):
             self._loop.emit(stop.event)
             return self._stopped(stop)
         tokens = request_tokens(messages, tools)  # the relay carries no files

@@ -45,8 +45,9 @@ def money_left(session: Session) -> int | None:
     return None if allowed is None else allowed - session.cost_microusd
 
 
-def why_stop(session: Session, *, trace_exhausted: bool) -> Stop | None:
-    """The first grant that leaves nothing for another turn; None while the session may go on.
+def why_stop(session: Session, *, exhausted: str) -> Stop | None:
+    """The first grant that leaves nothing for another turn; None while the session may go on. `exhausted`: whose money
+    is all spent, the "trace"'s or the "tenant"'s, if it is.
 
     Tokens are known after a call only, so the call that reaches a limit is paid and is the last. Of money no call is
     made that what is left cannot pay (`paying.py`).
@@ -60,9 +61,10 @@ def why_stop(session: Session, *, trace_exhausted: bool) -> Stop | None:
         return _stop("tokens", spent, budget.max_tokens)
     if budget.max_cost_microusd is not None and session.cost_microusd >= budget.max_cost_microusd:
         return _stop("cost", session.cost_microusd, budget.max_cost_microusd)
-    if trace_exhausted:
-        event = BudgetReached(limit="cost", spent=session.cost_microusd, allowed=session.cost_microusd)
-        return Stop(event, ErrorCode.BUDGET, "the trace's money is spent", to_go_on("trace"))
+    if exhausted:
+        spent_microusd = session.cost_microusd
+        event = BudgetReached(limit="cost", spent=spent_microusd, allowed=spent_microusd, whose=exhausted)
+        return Stop(event, ErrorCode.BUDGET, f"the {exhausted}'s money is spent", to_go_on(exhausted))
     return None
 
 

@@ -53,7 +53,7 @@ async def _advance(session: Session, loop: Loop) -> Session:
     if session.open_turn:
         with turn_span(session.turn):
             return await act(session, loop)
-    if stop := why_stop(session, trace_exhausted=loop.exhausted()):
+    if stop := why_stop(session, exhausted=loop.exhausted()):
         return unpaid(session, stop, loop)
     if comes_first(session):
         return await compact(session, loop)

@@ -26,7 +26,7 @@ class Loop:
 
     `emit` takes an event and returns at once; `save` sends what was emitted, stores the session and returns it (with
     the workspace's changes noted), and raises `Fenced` when the task is another's by now. `hear` gives what people have
-    said since the last save. `exhausted`: has the trace spent all its money?
+    said since the last save. `exhausted`: whose money is all spent, the trace's or the tenant's.
     `policy`: how the session is kept within the model's window. `till`: where money for calls is set aside.
     `is_stopped`: when the attempt is cut off, was that the task's end, and no other attempt goes on?
     `is_outside`: does the tool do its work outside of the sandbox, where it outlives a lost worker?
@@ -42,7 +42,7 @@ class Loop:
     save: Callable[[Session], Awaitable[Session]]
     hear: Callable[[], Awaitable[Sequence[str]]]
     price: Pricing
-    exhausted: Callable[[], bool]
+    exhausted: Callable[[], str]
     policy: WindowPolicy = field(default_factory=WindowPolicy)
     till: Till = NO_TILL
     fallback: str = ""

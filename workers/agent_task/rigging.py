@@ -102,7 +102,7 @@ class Rigging:
             price=self._cost,
             # who may wait for more is told by the till, before each call
             exhausted=tape.exhausted(
-                lambda: attempt.reporter.ledger.exhausted and not attempt.request.budget.waits_at_cap
+                lambda: "" if attempt.request.budget.waits_at_cap else attempt.reporter.ledger.exhausted
             ),
             policy=replace(
                 self.kit.equipment.habits.policy(limits, self.kit.agents), sees=sees, wanted=hooks.compacting

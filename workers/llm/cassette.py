@@ -101,9 +101,10 @@ class HeardOfChildren(Line):
 
 
 class Exhausted(Line):
-    """The trace's money was spent when the next turn would have begun."""
+    """The money was spent when the next turn would have begun; the trace's, or the tenant's."""
 
     kind: Literal["exhausted"] = "exhausted"
+    whose: str = "trace"
 
 
 class Ended(Line):

@@ -125,11 +125,13 @@ class Player:
 
         return recorded
 
-    def exhausted(self, exhausted: Callable[[], bool]) -> Callable[[], bool]:
-        def ask() -> bool:
-            is_over = isinstance(self._peek(), Exhausted)
-            self._at += is_over
-            return is_over
+    def exhausted(self, exhausted: Callable[[], str]) -> Callable[[], str]:
+        def ask() -> str:
+            entry = self._peek()
+            if not isinstance(entry, Exhausted):
+                return ""
+            self._at += 1
+            return entry.whose
 
         return ask
 

@@ -103,11 +103,11 @@ class Recorder:
 
         return look
 
-    def exhausted(self, exhausted: Callable[[], bool]) -> Callable[[], bool]:
-        def ask() -> bool:
-            if is_over := exhausted():
-                self._add(Exhausted())
-            return is_over
+    def exhausted(self, exhausted: Callable[[], str]) -> Callable[[], str]:
+        def ask() -> str:
+            if whose := exhausted():
+                self._add(Exhausted(whose=whose))
+            return whose
 
         return ask
 

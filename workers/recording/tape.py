@@ -34,7 +34,7 @@ class Tape(Protocol):
         """The tools of others, as they are at each turn."""
         ...
 
-    def exhausted(self, exhausted: Callable[[], bool]) -> Callable[[], bool]: ...
+    def exhausted(self, exhausted: Callable[[], str]) -> Callable[[], str]: ...
 
     def opened(self, session: Session) -> None:
         """What this attempt begins with."""
@@ -66,7 +66,7 @@ class NoTape:
     def foreign(self, tools: Foreign) -> Foreign:
         return tools
 
-    def exhausted(self, exhausted: Callable[[], bool]) -> Callable[[], bool]:
+    def exhausted(self, exhausted: Callable[[], str]) -> Callable[[], str]:
         return exhausted
 
     def opened(self, session: Session) -> None:

@@ -114,7 +114,7 @@ class Bench:
     events: list[Event] = field(default_factory=list)
     saved: list[bytes] = field(default_factory=list)
     note: Note = field(default_factory=Note)
-    exhausted: bool = False
+    exhausted: str = ""
     said: list[str] = field(default_factory=list)  # by people; heard before the next turn
     policy: WindowPolicy = field(default_factory=WindowPolicy)
     till: Till = NO_TILL

@@ -249,12 +249,19 @@ async def test_the_call_that_reaches_a_limit_is_the_last(kit, serve, budget, lim
     assert bench.told("budget")[0].limit == limit
 
 
-async def test_a_trace_without_money_starts_no_turn(kit, serve):
+@pytest.mark.parametrize(
+    ("whose", "hint"), [("trace", "task resume TASK --budget USD"), ("tenant", "budget raise --tenant TENANT")]
+)
+async def test_without_money_no_turn_starts(kit, serve, whose, hint):
     server = await serve("rules: [{reply: {text: never asked}}]")
+    bench = kit.Bench(server.base_url, exhausted=whose)
 
-    session = await kit.Bench(server.base_url, exhausted=True).run(kit.opened())
+    session = await bench.run(kit.opened())
 
     assert session.outcome.error is ErrorCode.BUDGET
+    assert session.outcome.detail == f"the {whose}'s money is spent"
+    assert hint in session.outcome.hint
+    assert bench.told("budget")[0].whose == whose
     assert server.log.requests == 0
 
 
