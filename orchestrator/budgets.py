@@ -49,27 +49,32 @@ async def funds_of(transport: Transport, root: TaskRecord, tasks: Sequence[TaskR
     return Funds(whole, parts, reserved_by(tasks), tuple(task.task_id for task in tasks if waits_for_money(task)))
 
 
-async def raise_cap(
-    transport: Transport, root: TaskRecord, tasks: Iterable[TaskRecord], cap_microusd: int, *, by: str
-) -> Ledger:
-    """Let a trace or a batch spend up to this. What no shard of a batch has spent, or may spend by its own cap, is for
-    those that live, in equal parts."""
+async def raise_cap(transport: Transport, root: TaskRecord, cap_microusd: int, *, by: str) -> Ledger:
+    """Let a trace, a batch or a fan-out spend up to this; a driver shares out what that is more (`raises.py`)."""
     if root.agent == EVAL:  # its samples are compared under equal limits
         hint = "raise limits.budget_usd there, and run it again: what was done is not done again"
         raise BadInput("the budget of a suite stands in its file", hint=hint)
-    own = await transport.raise_cap(root.trace_id, cap_microusd, by=by)
+    return await transport.raise_cap(root.trace_id, cap_microusd, by=by)
+
+
+async def share_cap(
+    transport: Transport, root: TaskRecord, tasks: Iterable[TaskRecord], cap_microusd: int, *, kept_microusd: int
+) -> bool:
+    """Give what no shard of `root` has spent, or may spend by its own cap, nor is `kept_microusd` for shards to come, to
+    those that live, in equal parts. Whether there was anybody. At once for one root it would be given twice."""
     shards = [task for task in tasks if _is_shard(task, root)]
     live = [shard for shard in shards if shard.state not in TERMINAL]
-    if live and own.cap_microusd is not None:
-        spent = await _ledgers(transport, [shard for shard in shards if shard.state in TERMINAL])
-        caps = {name: part.cap_microusd or 0 for name, part in (await _ledgers(transport, live)).items()}
-        paid = own.spent_microusd + sum(part.spent_microusd for part in spent.values())
-        left = own.cap_microusd - paid - sum(caps.values())  # nobody's cap is lowered
-        more = max(0, left) // len(live)
-        for some in _in_groups(live if more else []):
-            raised = (transport.raise_cap(shard.trace_id, caps[shard.task_id] + more, by=by) for shard in some)
-            await asyncio.gather(*raised)
-    return own
+    if not live:
+        return False
+    spent = await _ledgers(transport, [shard for shard in shards if shard.state in TERMINAL])
+    caps = {name: part.cap_microusd or 0 for name, part in (await _ledgers(transport, live)).items()}
+    paid = (await transport.ledger(root.trace_id)).spent_microusd + sum(part.spent_microusd for part in spent.values())
+    left = cap_microusd - paid - sum(caps.values()) - kept_microusd  # nobody's cap is lowered
+    more = max(0, left) // len(live)
+    for some in _in_groups(live if more else []):
+        raised = (transport.raise_cap(shard.trace_id, caps[shard.task_id] + more, by=root.task_id) for shard in some)
+        await asyncio.gather(*raised)
+    return True
 
 
 def waits_for_money(task: TaskRecord) -> bool:

@@ -28,7 +28,7 @@ from .allotting import checked_allotment
 from .approvals import approve_in
 from .ask_texts import AskTexts
 from .asks import OpenAsk, give, open_asks
-from .budgets import SHARDED, Funds, checked_tenant, funds_of, raise_cap
+from .budgets import Funds, checked_tenant, funds_of, raise_cap
 from .catalogue import agent_named, agents_of
 from .costs import Cost, cost_of
 from .errors import BadInput
@@ -392,12 +392,12 @@ class Muster(Facets, SessionMethods):
     async def raise_budget(self, trace_id: str, cap_microusd: int, *, by: str = "api") -> Ledger:
         """Let a trace, batch or fan-out spend up to this much; its own money now. A higher cap, or none, stays.
 
-        Who waits for it goes on. Live shards of a batch share in equal parts what those that ended have not spent.
+        Who waits for it goes on. The driver of a batch or a fan-out shares it among the shards that live, in equal parts,
+        with what those that ended have not spent: within seconds, or when an orchestrator drives it again.
         """
         require_writing(self.settings, STEERS)
         root = await root_of(self.transport, trace_id)
-        shards = await all_of(self.transport, root) if root.agent in SHARDED else []
-        return await raise_cap(self.transport, root, shards, cap_microusd, by=by)
+        return await raise_cap(self.transport, root, cap_microusd, by=by)
 
     async def tenant_budget(self, tenant: str) -> Ledger:
         """What a tenant has spent in all its traces since its beginning, what they have set aside, and its cap."""

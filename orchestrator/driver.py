@@ -288,15 +288,19 @@ class Driver:
         One waits until the queue has room for it. `QueueFull` at once for several, and when the driver is to stop.
         """
         while requests:
-            fresh = {"created_at_ms": self.now_ms}  # the queue refuses what was made long ago
             try:
-                return await self.outbox.submit([request.model_copy(update=fresh) for request in requests], under=under)
+                return await self.outbox.submit([self._as_of_now(request) for request in requests], under=under)
             except QueueFull as e:
                 if self._stopped or len(requests) > 1:
                     raise
                 await self._say_that_it_waits(e)
                 await asyncio.sleep(e.retry_after_s)
         return []
+
+    def _as_of_now(self, request: TaskRequest) -> TaskRequest:
+        """The queue refuses what was made long ago; and what has waited for its turn has no more time than we have."""
+        deadline_ms = min(request.deadline_ms, self.remaining_ms)
+        return request.model_copy(update={"created_at_ms": self.now_ms, "deadline_ms": deadline_ms})
 
     async def _say_that_it_waits(self, full: QueueFull) -> None:
         if not self._has_waited_for_room:

@@ -26,7 +26,7 @@ class Outbox:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._kept: dict[str, tuple[float, TaskRequest]] = {}  # task id → until when (monotonic), and what
+        self._kept: dict[str, tuple[float, TaskRequest]] = {}  # task id → since when (monotonic), and what
 
     async def submit(self, requests: Sequence[TaskRequest], *, under: Lease | None = None) -> list[Handle]:
         """As `Transport.submit`; what it accepts is kept until its result was read here, or its time is over."""
@@ -35,13 +35,15 @@ class Outbox:
             handles = await self._transport.submit(requests, under=under)
             going.accepted(handles)
         now_s = time.monotonic()
-        self._kept = {task_id: kept for task_id, kept in self._kept.items() if kept[0] > now_s}
+        self._kept = {
+            name: (since_s, one) for name, (since_s, one) in self._kept.items() if now_s < _until_s(since_s, one)
+        }
         for request, handle in zip(requests, handles, strict=True):
             # the task that stands for a known key may have been forgotten when we ask for it: ours is the same work
             same = request
             if handle.existing:
                 same = request.model_copy(update={"task_id": handle.task_id, "trace_id": handle.trace_id})
-            self._kept[handle.task_id] = (now_s + max(same.deadline_ms, DAY_MS) / 1000, same)
+            self._kept[handle.task_id] = (now_s, same)
         return handles
 
     async def results(self, task_ids: Iterable[str]) -> AsyncGenerator[TaskResult]:
@@ -66,9 +68,11 @@ class Outbox:
         for task_id in forgotten:
             if task_id not in self._kept:
                 raise no_task(task_id)
-            _, request = self._kept[task_id]
+            since_s, request = self._kept[task_id]
             _log.warning("task_forgotten", task_id=task_id, trace_id=request.trace_id)
-            await self._transport.submit([request.model_copy(update={"created_at_ms": now_ms})])
+            deadline_ms = max(1, request.deadline_ms - round(1000 * (time.monotonic() - since_s)))
+            fresh = {"created_at_ms": now_ms, "deadline_ms": deadline_ms}  # its time goes on
+            await self._transport.submit([request.model_copy(update=fresh)])
 
     async def _is_known(self, task_id: str) -> bool:
         try:
@@ -76,3 +80,7 @@ class Outbox:
         except NotFound:
             return False
         return True
+
+
+def _until_s(since_s: float, request: TaskRequest) -> float:
+    return since_s + max(request.deadline_ms, DAY_MS) / 1000

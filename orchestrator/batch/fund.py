@@ -93,10 +93,17 @@ class Fund:
             self.seats[seat] = self.spent.setdefault(seat, 0) + given
         return given is not None
 
-    async def _share(self) -> None:
+    async def share_raised(self, cap_microusd: int) -> bool:
+        """Among the shards that are at work, where there are any; whether anybody is there at all."""
+        self.cap_microusd = cap_microusd
+        live = self.driver.live_traces()
+        await self._share([seat for seat in self.seats if seat in live])
+        return bool(self.seats)
+
+    async def _share(self, among: Sequence[str] = ()) -> None:
         async with self._sharing:
             spare = await self._spare()
-            seats = list(self.seats)  # of which some may have been closed meanwhile
+            seats = [seat for seat in among if seat in self.seats] or list(self.seats)  # some may have been closed
             if not self._give(seats, spare):
                 return
             live = self.driver.live_traces()

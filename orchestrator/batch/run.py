@@ -10,6 +10,7 @@ from envelope.messages import Attachment, Output, TaskResult
 
 from ..driver import Driver, ended_with
 from ..looking import is_read_only
+from ..raises import sharing_raises
 from ..submit import params_of
 from .chain import seat_of
 from .chosen import found_in
@@ -42,7 +43,8 @@ async def drive_batch(driver: Driver) -> TaskResult:
     seats = [seat_of(run.given, shard) for run in runs for shard in run.shards]
     done = sum(len(outcome.keys) for outcome in concluded.known.values())
     fund = Fund.of(driver, seats, concluded=done, asks_a_model=spec.asks_a_model)
-    made = concluded.known | await _run_all(driver, spec, runs, fund, concluded)
+    async with sharing_raises(driver, fund.share_raised):
+        made = concluded.known | await _run_all(driver, spec, runs, fund, concluded)
     outcomes = [made[given.name] for given in params.repositories if given.name in made]
     branch = spec.publish.branch if spec.publish else ""
     kept = [patch for one in outcomes for patch in one.kept][:MAX_KEPT]

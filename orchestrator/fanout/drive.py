@@ -10,8 +10,11 @@ from functools import partial
 from envelope.errors import ErrorCode
 from envelope.messages import Attachment, ErrorInfo, Output, TaskResult
 
+from ..budgets import share_cap
 from ..driver import Driver, Ended, Work, completed, ended_with
+from ..families import children_of
 from ..gathering import Policy
+from ..raises import sharing_raises
 from ..submit import keyed, params_of, task_request
 from .items import Item, items_of_blob, prompt_for, require_short, title_of
 from .report import ANSWERS_NAME, Answer, answer_of, report_text
@@ -29,7 +32,10 @@ async def drive_fanout(driver: Driver) -> TaskResult:
         works.append(_work(driver, params, item))
         await asyncio.sleep(0)  # others of this process go on meanwhile
     endings: dict[str, Ended] = {}
-    async with aclosing(_run(driver, works, params.max_running)) as ends:
+    async with (
+        sharing_raises(driver, partial(_share, driver, params)),
+        aclosing(_run(driver, works, params.max_running)) as ends,
+    ):
         async for ended in ends:
             endings[ended.work.key] = ended
             if params.want.is_met([each.result for each in endings.values()]):
@@ -41,7 +47,6 @@ def _work(driver: Driver, params: FanoutParams, item: Item) -> Work:
     """A root in a trace of its own, as a batch's shards are: equal parts of the money, found again by what it is. What
     is to be compared is asked for anew each time, however equal the words."""
     request = driver.request
-    cap = request.budget.max_cost_microusd
     compared = params.want.policy in (Policy.BEST, Policy.QUORUM)
     child = task_request(
         driver=request,
@@ -50,13 +55,27 @@ def _work(driver: Driver, params: FanoutParams, item: Item) -> Work:
         prompt=prompt_for(request.input.prompt, item),
         workspace=request.workspace,
         auth_scope=params.auth_scope,
-        budget=request.budget.model_copy(update={"max_cost_microusd": None if cap is None else cap // params.count}),
+        budget=request.budget.model_copy(update={"max_cost_microusd": _part(driver, params)}),
         deadline_ms=driver.remaining_ms,
         intent=f"fan-out: {title_of(item)}"[:200],
         model=request.model,
         sender="fanout",
     )
     return Work(item["number"], keyed(child, "item", item["number"] if compared else ""), title_of(item))
+
+
+def _part(driver: Driver, params: FanoutParams) -> int | None:
+    """Of the money, for each item; always the same, for it is a part of what finds the item's task again."""
+    cap = driver.request.budget.max_cost_microusd
+    return None if cap is None else cap // params.count
+
+
+async def _share(driver: Driver, params: FanoutParams, cap_microusd: int) -> bool:
+    """Items that are not begun keep their part."""
+    root = await driver.transport.record(driver.request.task_id)
+    begun = await children_of(driver.transport, root)
+    kept_microusd = max(0, params.count - len(begun)) * (_part(driver, params) or 0)
+    return await share_cap(driver.transport, root, begun, cap_microusd, kept_microusd=kept_microusd)
 
 
 async def _run(driver: Driver, works: Sequence[Work], max_running: int | None) -> AsyncGenerator[Ended]:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from envelope.ids import new_trace_id
+from envelope.ids import new_task_id, new_trace_id
 from envelope.lifecycle import State
 from transport.base import Wait
 from transport.errors import NotFound
@@ -78,6 +78,29 @@ async def test_a_parent_finds_the_result_of_a_child_that_ended_long_ago(forgetfu
     assert (await fleet.ended(child.task_id)).output.text == "found"
     await fleet.finish(parent)
     await until_forgotten(fleet, child.task_id)  # although its parent had a minute left
+
+
+async def test_a_driver_finds_what_a_shard_has_spent_as_long_as_it_may_look_for_it(forgetful_fleet):
+    """It is run again from its start when its process is killed: what is forgotten would be done, and paid, again."""
+    fleet = forgetful_fleet
+    batch = await fleet.submit()
+    await fleet.claim_one()
+    for shards_of in ("", batch.task_id):
+        shard = await fleet.submit(
+            batch_id=shards_of, budget={"max_cost_microusd": 100}, idempotency_key="k" + shards_of
+        )
+        claim = await fleet.claim_one("w2")
+        await fleet.transport.emit(claim.lease, fleet.progress(claim), charge_microusd=7)
+        await fleet.finish(claim, "found")
+        if not shards_of:
+            other = shard
+    await until_forgotten(fleet, other.task_id)
+    await asyncio.sleep(RETENTION_MS / 1000)
+
+    assert (await fleet.ended(shard.task_id)).output.text == "found"
+    assert (await fleet.transport.ledger(shard.trace_id)).spent_microusd == 7
+    (handle,) = await fleet.transport.submit([shard.model_copy(update={"task_id": new_task_id()})])
+    assert (handle.task_id, handle.existing) == (shard.task_id, True)
 
 
 async def test_a_key_stands_for_its_task_until_that_can_no_longer_run(make_fleet):

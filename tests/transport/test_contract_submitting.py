@@ -120,6 +120,16 @@ async def test_a_key_lasts_as_long_as_the_parent_or_the_batch_that_may_look_for_
     assert (handle.task_id, handle.existing) == (first.task_id, True)
 
 
+async def test_a_shard_has_no_more_time_than_its_batch(fleet):
+    shard = fleet.request(deadline_ms=60_000)
+    batch = await fleet.submit(deadline_ms=5_000, trace_id=new_trace_id(near=shard.trace_id))
+
+    await fleet.transport.submit([shard.model_copy(update={"batch_id": batch.task_id})])
+
+    ends = [(await fleet.transport.record(task.task_id)).expires_at_ms for task in (batch, shard)]
+    assert ends[0] == ends[1]
+
+
 @pytest.mark.parametrize(("kept_days", "longest_days"), [(7, 7), (30, 30), (60, 30), (0.01, 1)])
 async def test_a_task_may_take_as_long_as_things_are_kept(make_fleet, kept_days, longest_days):
     fleet = await make_fleet(Limits(retention_ms=int(kept_days * DAY_MS)))

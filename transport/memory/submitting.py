@@ -103,7 +103,8 @@ def _check_bounds(fleet: Fleet, request: TaskRequest, coming: Mapping[str, TaskR
 def _accept(fleet: Fleet, request: TaskRequest, envelope: bytes) -> Handle:
     now = fleet.now()
     parent = fleet.tasks.get(request.parent_task_id or "")
-    limit = parent.expires_at_ms if parent else None
+    driver = parent or fleet.tasks.get(request.batch_id)  # may go on after a restart, and look for its own
+    limit = driver.expires_at_ms if driver else None
     task = Task(request, envelope, now, expires_at_ms(now, request.deadline_ms, parent_expires_at_ms=limit))
     task.look_at_ms = task.expires_at_ms
     fleet.tasks[task.id] = task
@@ -115,7 +116,6 @@ def _accept(fleet: Fleet, request: TaskRequest, envelope: bytes) -> Handle:
         task.depth = parent.depth + 1
     if request.idempotency_key:
         handle = Handle(task.id, task.trace_id, existing=True)
-        driver = parent or fleet.tasks.get(request.batch_id)  # may go on after a restart, and look for its own
         until = max(now + fleet.limits.idempotency_ms, task.expires_at_ms, driver.expires_at_ms if driver else 0)
         fleet.once[request.tenant, request.idempotency_key] = (until, handle, work_of(request))
     _join_trace(fleet, task)

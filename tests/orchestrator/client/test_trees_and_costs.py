@@ -10,6 +10,8 @@ from envelope.budget import Budget, Usage
 from envelope.events import TurnFinished, TurnStarted
 from envelope.lifecycle import State
 from envelope.messages import Output, TaskProgress, TaskResult
+from orchestrator.budgets import share_cap
+from orchestrator.families import children_of
 from orchestrator.session.task import Spent
 from transport.base import Claim, Wait
 from transport.consumer import Delivery
@@ -139,6 +141,7 @@ async def test_a_batchs_money_is_its_shards_and_a_raise_is_shared_by_those_that_
 
     before = await muster.budget(batch.trace_id)
     await muster.raise_budget(batch.trace_id, 110)
+    assert await shared(any_stage, batch, 110)
     after = await muster.budget(batch.trace_id)
 
     assert before.ledger == Ledger(10, 90, 7)
@@ -157,11 +160,27 @@ async def test_shards_with_unequal_parts_may_spend_no_more_than_the_raised_cap(a
     shards = [await muster.submit(**FIELDS, batch_id=batch.task_id, budget=part) for part in parts]
 
     caps: list[list[int | None]] = []
-    for cap in (120, 120, 130):
+    for cap, kept in ((120, 0), (120, 0), (130, 0), (150, 10)):
         await muster.raise_budget(batch.trace_id, cap)
+        assert await shared(any_stage, batch, cap, kept_microusd=kept)
         caps.append([(await transport.ledger(shard.trace_id)).cap_microusd for shard in shards])
 
-    assert caps == [[105, 15], [105, 15], [110, 20]]
+    assert caps == [[105, 15], [105, 15], [110, 20], [115, 25]]
+
+
+async def test_a_raise_that_nobody_can_use_is_shared_later(any_stage):
+    batch = await any_stage.muster.submit(
+        agent="batch", pool="orchestrator", deadline_ms=60_000, auth_scope=(), budget=Budget(max_cost_microusd=110)
+    )
+
+    assert not await shared(any_stage, batch, 120)
+
+
+async def shared(stage, batch, cap_microusd, *, kept_microusd=0) -> bool:
+    """As the batch's driver does, which sees that its cap was raised."""
+    root = await stage.transport.record(batch.task_id)
+    shards = await children_of(stage.transport, root)
+    return await share_cap(stage.transport, root, shards, cap_microusd, kept_microusd=kept_microusd)
 
 
 async def test_a_cap_that_was_lowered_meanwhile_is_not_raised_again_by_who_may_only_lower_it(any_stage):

@@ -134,13 +134,30 @@ local function let_go(task)
   call('PEXPIRE', key('session', session_of(task)), A.retention_ms)
 end
 
+local function expires_of_task(id) return tonumber(call('HGET', key('task', id), 'expires') or 0) or 0 end
+
 -- A parent may ask for the result of a child as long as it lives itself. A trace is told of a record that is kept longer
 -- for that.
 local function kept_ms(task)
-  local parent_ends = task.parent and tonumber(call('HGET', key('task', task.parent), 'expires') or 0)
+  local parent_ends = task.parent and expires_of_task(task.parent)
   if not parent_ends or parent_ends + A.grace_ms - now <= A.retention_ms then return RETENTION_MS end
   call('HSET', key('trace', task.trace), 'kept', 1)
   return text_of(parent_ends + A.grace_ms - now)
+end
+
+-- No task lives longer than this, or than the retention.
+local DAY_MS = 24 * 3600 * 1000
+
+-- How long the trace of a shard is kept beyond the usual, with its records; nothing for one of which nobody asks. The
+-- driver of its batch runs from its start again when its process is killed, and would do again what is forgotten.
+local function shard_kept_ms(trace)
+  if A.retention_ms >= DAY_MS then return end
+  local root = call('HGET', key('trace', trace), 'root')
+  local batch = root and call('HGET', key('task', root), 'batch')
+  if not batch then return end
+  local batch_ends = expires_of_task(batch)
+  if batch_ends == 0 then batch_ends = now + DAY_MS end  -- it is not known in this cell
+  return batch_ends + A.grace_ms - now > A.retention_ms and text_of(batch_ends + A.grace_ms - now)
 end
 
 -- Process → the tasks it waits for that this script has ended. `settle` tells each process once.
@@ -544,8 +561,8 @@ end
 
 -- No parent lives that may ask for the records of its children. Of very many the first: the rest go at the latest with
 -- their parents' deadlines.
-local function let_records_go(trace)
-  for _, id in ipairs(call('LRANGE', key('tasks', trace), 0, 999)) do call('PEXPIRE', key('task', id), RETENTION_MS) end
+local function set_life_of_records(trace, life_ms)
+  for _, id in ipairs(call('LRANGE', key('tasks', trace), 0, 999)) do call('PEXPIRE', key('task', id), life_ms) end
 end
 
 -- The retention of a trace begins with the end of its last live task. False: some live. (Who may write here can spoil the
@@ -554,8 +571,9 @@ local function has_ended(trace, count)
   local live = redis.pcall('HINCRBY', key('trace', trace), 'live', -count)
   if type(live) == 'number' and live > 0 then return false end
   redis.pcall('HSET', key('trace', trace), 'last', last_entry[trace])
-  if redis.pcall('HDEL', key('trace', trace), 'kept') == 1 then let_records_go(trace) end
-  for _, name in ipairs({'trace', 'tasks', 'events'}) do call('PEXPIRE', key(name, trace), RETENTION_MS) end
+  local is_kept, longer = redis.pcall('HDEL', key('trace', trace), 'kept') == 1, shard_kept_ms(trace)
+  if is_kept or longer then set_life_of_records(trace, longer or RETENTION_MS) end
+  for _, name in ipairs({'trace', 'tasks', 'events'}) do call('PEXPIRE', key(name, trace), longer or RETENTION_MS) end
   return true
 end
 

@@ -33,7 +33,7 @@ local function session_trouble(session, tenant)
   if not kept[2] then return 'session' end
 end
 
--- When the batch that a shard belongs to must have ended; 0 where it is not known in this cell.
+-- When the batch that a shard belongs to must have ended, and so must the shard; 0 where it is not known in this cell.
 local batches = {}
 
 local function batch_expiry(batch)
@@ -43,8 +43,7 @@ end
 
 -- A key stands for its task as long as whoever has submitted it may go on after a restart, and look for it.
 local function key_life(request, expires, limit)
-  local driver = limit or (request.batch and batch_expiry(request.batch)) or 0
-  return math.max(A.idempotency_ms, expires - now, driver - now)
+  return math.max(A.idempotency_ms, expires - now, (limit or 0) - now)
 end
 
 -- How much there may be of a tenant's tasks in line, and of a trace's tasks; how much there will be. A submission that
@@ -95,6 +94,9 @@ local function trouble(request, at)
       if not limit then return 'parent' end
       if above >= A.max_depth then return 'depth', text_of(A.max_depth) end
       depth_of[request.task] = above + 1
+      expires = math.min(expires, limit)
+    elseif request.batch and batch_expiry(request.batch) > 0 then
+      limit = batch_expiry(request.batch)
       expires = math.min(expires, limit)
     end
     if request.session then
