@@ -60,8 +60,8 @@ async def raise_cap(transport: Transport, root: TaskRecord, cap_microusd: int, *
 async def share_cap(
     transport: Transport, root: TaskRecord, tasks: Iterable[TaskRecord], cap_microusd: int, *, kept_microusd: int
 ) -> bool:
-    """Give what no shard of `root` has spent, or may spend by its own cap, nor is `kept_microusd` for shards to come, to
-    those that live, in equal parts. Whether there was anybody. At once for one root it would be given twice."""
+    """Give to the shards that live, in equal parts, what none has spent, or may spend by its own cap, and what is not
+    kept for shards to come. Whether there was anybody. Two at once for one root would give it twice."""
     shards = [task for task in tasks if _is_shard(task, root)]
     live = [shard for shard in shards if shard.state not in TERMINAL]
     if not live:

@@ -392,8 +392,8 @@ class Muster(Facets, SessionMethods):
     async def raise_budget(self, trace_id: str, cap_microusd: int, *, by: str = "api") -> Ledger:
         """Let a trace, batch or fan-out spend up to this much; its own money now. A higher cap, or none, stays.
 
-        Who waits for it goes on. The driver of a batch or a fan-out shares it among the shards that live, in equal parts,
-        with what those that ended have not spent: within seconds, or when an orchestrator drives it again.
+        Who waits for it goes on. The driver of a batch or a fan-out shares it among the shards that live, in equal
+        parts, with what those that ended have not spent: within seconds, or when an orchestrator drives it again.
         """
         require_writing(self.settings, STEERS)
         root = await root_of(self.transport, trace_id)

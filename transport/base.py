@@ -332,9 +332,12 @@ class Transport(Protocol):
 
     # -- for those who do it
 
-    async def claim(self, pool: str, worker: str, *, slots: int, wait_s: float) -> list[Claim]:
+    async def claim(
+        self, pool: str, worker: str, *, slots: int, wait_s: float, but_of: Sequence[str] = ()
+    ) -> list[Claim]:
         """Up to `slots` tasks, fairly chosen, all started; waits on the doorbell, at most `wait_s`, for the first.
 
+        None of the tenants `but_of`; what they have in line stays there, and no worker is told of it.
         Reaps what is over in this pool, and wakes for it. Safe to cancel: what was started meanwhile is given back.
         Each start appends a `TaskProgress` with `StateChanged(running)` to the trace; the queue's own progress has
         `seq` -1, the worker's count starts at 0.

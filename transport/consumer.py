@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -53,6 +54,9 @@ CLAIM_AT_ONCE = 48
 # Who has been idle takes a few at a time, so that idle workers share what comes; once he has filled half of his slots
 # like that, there is more than all of them can take.
 IDLE_SHARE, IDLE_CLAIMS = 16, 8
+# Beyond its slots a worker has room for one more in so many, for tenants who have less than that here: one tenant's
+# long tasks in all slots must not keep everybody else's from beginning. It looks for them so often.
+SPARE_SHARE, SPARE_LOOK_S = 8, 1.0
 # How long handlers may clean up after they were told to stop, before the worker leaves without them.
 CLEANUP_S = 30.0
 
@@ -65,7 +69,10 @@ def _ignore(_event: ConsumerEvent) -> None:
 
 
 class Consumer:
-    """Serves one pool with a number of slots. A slot is taken from the claim until the result is stored."""
+    """Serves one pool with a number of slots. A slot is taken from the claim until the result is stored.
+
+    When all are taken there is room for a few more (an eighth, one at least), of tenants who have fewer than that here.
+    """
 
     def __init__(
         self,
@@ -153,9 +160,7 @@ class Consumer:
         """Start as much as there are free slots; when there is none, wait for one."""
         free = self._slots - len(self._runs) - self._coming
         if free <= 0:
-            self._freed.clear()
-            self.pulse.expect(math.inf)  # a task may take for hours
-            await self._freed.wait()
+            await self._fill_spare(free)
             return
         self.pulse.expect(CLAIM_PATIENCE_S)
         at_once = max(1, self._slots // IDLE_SHARE) if self._full_claims < IDLE_CLAIMS else CLAIM_AT_ONCE
@@ -168,6 +173,20 @@ class Consumer:
         else:  # the server works on the next claim while these are worked on here
             self._coming += len(claims)
             asyncio.get_running_loop().call_soon(self._start_coming, claims)
+
+    async def _fill_spare(self, free: int) -> None:
+        """All slots are taken, by tasks that may take for hours: where none is freed soon, start some of others."""
+        self._freed.clear()
+        self.pulse.expect(CLAIM_PATIENCE_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SPARE_LOOK_S):
+                await self._freed.wait()
+                return
+        spare = max(1, self._slots // SPARE_SHARE)
+        here = Counter(run.delivery.request.tenant for run in self._runs if run.delivery)
+        enough = [tenant for tenant, count in here.items() if count >= spare]
+        if (left := spare + free) > 0 and enough:
+            self._start_all(await self._transport.claim(self._pool, self._worker, slots=left, wait_s=0, but_of=enough))
 
     def _start_coming(self, claims: Sequence[Claim]) -> None:
         self._coming -= len(claims)

@@ -14,7 +14,7 @@ import redis.asyncio
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import Output
-from transport.consumer import Consumer, ConsumerEvent, Delivery, Ending, StopReason, What
+from transport.consumer import SPARE_LOOK_S, Consumer, ConsumerEvent, Delivery, Ending, StopReason, What
 from transport.keys import CellKeys
 from transport.limits import Limits
 
@@ -96,6 +96,21 @@ async def test_no_more_tasks_run_than_there_are_slots(fleet):
         (stats,) = await fleet.transport.stats(["explore"])
 
         assert (stats.running, stats.ready, state.peak) == (3, 7, 3)
+
+
+async def test_one_tenants_long_tasks_do_not_keep_anothers_from_beginning(fleet):
+    async with serving(fleet, slots=2) as worker:
+        await fleet.transport.submit([fleet.request(tenant="ann") for _ in range(5)])
+        await worker.is_full.wait()
+        worker.slots = 3
+        worker.is_full.clear()
+        bobs = [await fleet.submit(tenant="bob") for _ in range(2)]
+        await worker.is_full.wait()
+
+        states = [(await fleet.transport.record(task.task_id)).state for task in bobs]
+        assert sorted(states) == [State.PENDING, State.RUNNING]
+        await asyncio.sleep(2 * SPARE_LOOK_S)
+        assert worker.running == 3
 
 
 @pytest.mark.parametrize("count", [12, 40, 100])

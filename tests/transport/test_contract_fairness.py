@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from envelope.codec import decode_request
 from envelope.ids import new_trace_id
 from envelope.messages import Priority
 
@@ -111,6 +112,17 @@ async def test_a_batch_of_a_thousand_shards_does_not_hold_up_a_later_goal(fleet)
     claims = await fleet.transport.claim("explore", "w", slots=22, wait_s=0)
 
     assert [claim.lease.trace_id for claim in claims].count(goal) == 10
+
+
+async def test_who_has_enough_may_be_passed_over(fleet):
+    for tenant in ("ann", "bob", "ann"):
+        await fleet.transport.submit([fleet.request(trace_id=new_trace_id(), tenant=tenant) for _ in range(3)])
+
+    others = await fleet.transport.claim("explore", "w", slots=5, wait_s=0, but_of=["ann"])
+    all_that_is_left = await fleet.transport.claim("explore", "w", slots=10, wait_s=0)
+
+    tenants = [[decode_request(claim.envelope).tenant for claim in claims] for claims in (others, all_that_is_left)]
+    assert tenants == [["bob"] * 3, ["ann"] * 6]
 
 
 async def test_the_shards_of_a_batch_start_in_the_order_of_their_submission(fleet):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -60,10 +61,10 @@ class Line:
             lane.virtual_time += TICK  # flows of a single task start in the order in which they came
         lane.due[flow] = lane.virtual_time + distance
 
-    def take(self, rules: Rules) -> str | None:
-        """The next task that may start."""
-        while self.due:
-            tenant = min(self.due, key=lambda tenant: (self.due[tenant], tenant))
+    def take(self, rules: Rules, but_of: Collection[str] = ()) -> str | None:
+        """The next task that may start, of other tenants than these."""
+        while waiting := [tenant for tenant in self.due if tenant not in but_of]:
+            tenant = min(waiting, key=lambda tenant: (self.due[tenant], tenant))
             if rules.is_full(tenant):
                 self.held_lanes[tenant] = max(0, self.due.pop(tenant) - self.virtual_time)
             elif flow := self._next_flow(self.lanes[tenant], rules):

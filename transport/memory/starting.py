@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from envelope.lifecycle import State
@@ -11,9 +12,9 @@ from .fleet import Fleet
 from .tasks import Task
 
 
-def start_next(fleet: Fleet, pool: str, worker: str, slots: int) -> list[Claim]:
+def start_next(fleet: Fleet, pool: str, worker: str, slots: int, but_of: Collection[str]) -> list[Claim]:
     claims: list[Claim] = []
-    while len(claims) < slots and (task_id := fleet.lines[pool].take(_Caps(fleet))):
+    while len(claims) < slots and (task_id := fleet.lines[pool].take(_Caps(fleet), but_of)):
         claims.append(_start(fleet, fleet.tasks[task_id], worker))
     return claims
 

@@ -187,7 +187,9 @@ class MemoryTransport:
 
     # -- for those who do it
 
-    async def claim(self, pool: str, worker: str, *, slots: int, wait_s: float) -> list[Claim]:
+    async def claim(
+        self, pool: str, worker: str, *, slots: int, wait_s: float, but_of: Sequence[str] = ()
+    ) -> list[Claim]:
         if slots <= 0:
             return []
         loop = asyncio.get_running_loop()
@@ -195,7 +197,7 @@ class MemoryTransport:
         while True:
             pulse = self._fleet.pulse
             reaping.reap(self._fleet, (pool,))
-            claims = starting.start_next(self._fleet, pool, worker, slots)
+            claims = starting.start_next(self._fleet, pool, worker, slots, but_of)
             left_s = until - loop.time()
             if claims or left_s <= 0:
                 return claims

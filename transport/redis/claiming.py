@@ -60,7 +60,9 @@ class Claiming:
         self._look_at: dict[Worker, float] = {}
         self._listeners: dict[str, Listener] = {}
 
-    async def claim(self, pool: str, worker: str, *, slots: int, wait_s: float) -> list[Claim]:
+    async def claim(
+        self, pool: str, worker: str, *, slots: int, wait_s: float, but_of: Sequence[str] = ()
+    ) -> list[Claim]:
         """Waits for the doorbell, and wakes when a lease, a deadline or a timer ends: there is work in that, too.
 
         Who took less than it could has left nothing behind: the next claim waits before it looks.
@@ -73,13 +75,13 @@ class Claiming:
             before, changed = changed, self._changed
             pause_s = min(look_at, until) - loop.time()
             pause_s = max(MIN_BLOCK_S, pause_s) if pause_s > 0 else 0
-            wake_ms, claims = await self._take(pool, worker, slots, pause_s, before)
+            wake_ms, claims = await self._take(pool, worker, slots, pause_s, before, but_of)
             # a millisecond on top: the moment itself must have passed
             due_s = (wake_ms + 1) / 1000 if wake_ms >= 0 else MAX_BLOCK_S
             # who takes the doorbell's token and dies takes the ring with it: others look by themselves
             look_at = loop.time() + min(due_s, max(self._cells.limits.look_ms / 1000, SHORTEST_LOOK_S))
             if claims or loop.time() >= until:
-                if len(claims) < slots and not changed.is_set():
+                if len(claims) < slots and not changed.is_set() and not but_of:
                     self._look_at[pool, worker] = look_at
                 return claims
 
@@ -93,16 +95,16 @@ class Claiming:
         await self._return(claim for claims in self._late.values() for claim in claims)
 
     async def _take(
-        self, pool: str, worker: str, slots: int, pause_s: float, changed: asyncio.Event
+        self, pool: str, worker: str, slots: int, pause_s: float, changed: asyncio.Event, but_of: Sequence[str]
     ) -> tuple[int, list[Claim]]:
         """`changed` since the last look is a reason to look again without a pause."""
         if len(self._cells.all) == 1:
-            return await take(self._cells.first, pool, worker, slots, bell_s=pause_s)
+            return await take(self._cells.first, pool, worker, slots, bell_s=pause_s, but_of=but_of)
         if pause_s:
             await self._listen(pool, pause_s, changed)
         claims = self._take_late((pool, worker), slots)
         try:
-            wake_ms = await self._take_in_turn(pool, worker, slots, claims)
+            wake_ms = await self._take_in_turn(pool, worker, slots, claims, but_of)
             while not claims and self._nobody_answers():
                 await self._changed.wait()
                 claims += self._take_late((pool, worker), slots)
@@ -125,7 +127,9 @@ class Claiming:
         finally:
             change.cancel()
 
-    async def _take_in_turn(self, pool: str, worker: str, slots: int, claims: list[Claim]) -> int:
+    async def _take_in_turn(
+        self, pool: str, worker: str, slots: int, claims: list[Claim], but_of: Sequence[str]
+    ) -> int:
         """Adds to `claims`; milliseconds until one of the cells has something to do without a ring (-1: none)."""
         self._turn += 1
         wakes: list[int] = []
@@ -133,15 +137,17 @@ class Claiming:
             cell = self._hasty[(self._turn + number) % len(self._hasty)]
             if len(claims) >= slots or cell in self._away:
                 continue
-            if answer := await self._ask(cell, pool, worker, slots - len(claims)):
+            if answer := await self._ask(cell, pool, worker, slots - len(claims), but_of):
                 wake_ms, found = answer
                 claims += found
                 wakes += [wake_ms] if wake_ms >= 0 else []
         return min(wakes, default=-1)
 
-    async def _ask(self, cell: Cell, pool: str, worker: str, slots: int) -> tuple[int, list[Claim]] | None:
+    async def _ask(
+        self, cell: Cell, pool: str, worker: str, slots: int, but_of: Sequence[str]
+    ) -> tuple[int, list[Claim]] | None:
         """None: it has not answered. An answer that comes late is for the worker's next claim."""
-        asked = asyncio.ensure_future(self._timed(take(cell, pool, worker, slots)))
+        asked = asyncio.ensure_future(self._timed(take(cell, pool, worker, slots, but_of=but_of)))
         try:
             await asyncio.wait({asked}, timeout=max(self._cells.patience_s, LATE_TIMES * self._usual_s))
         except asyncio.CancelledError:

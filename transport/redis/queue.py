@@ -183,13 +183,15 @@ def _row(request: TaskRequest, keyring: Keyring) -> dict[str, Any]:
     }
 
 
-async def take(cell: Cell, pool: str, worker: str, slots: int, *, bell_s: float = 0.0) -> tuple[int, list[Claim]]:
+async def take(
+    cell: Cell, pool: str, worker: str, slots: int, *, bell_s: float = 0.0, but_of: Sequence[str] = ()
+) -> tuple[int, list[Claim]]:
     """Start up to `slots` tasks; milliseconds until there may be something without a ring of the bell (-1: none).
 
     With `bell_s` not before the pool's bell has rung, or that time is over.
     Started tasks belong to somebody: when the caller is cancelled meanwhile, they are given back.
     """
-    taking = asyncio.ensure_future(_take(cell, pool, worker, slots, bell_s))
+    taking = asyncio.ensure_future(_take(cell, pool, worker, slots, bell_s, but_of))
     try:
         return await asyncio.shield(taking)
     except asyncio.CancelledError:
@@ -209,20 +211,26 @@ async def _take_back(cell: Cell, worker: str, taking: asyncio.Future[tuple[int, 
             await write(cell, given, once=(worker, next(_serials)))
 
 
-async def _take(cell: Cell, pool: str, worker: str, slots: int, bell_s: float) -> tuple[int, list[Claim]]:
+async def _take(
+    cell: Cell, pool: str, worker: str, slots: int, bell_s: float, but_of: Sequence[str]
+) -> tuple[int, list[Claim]]:
     """In several scripts where one may not start so many."""
-    wake_ms, claims = await _take_some(cell, pool, worker, slots, bell_s)
+    wake_ms, claims = await _take_some(cell, pool, worker, slots, bell_s, but_of)
     latest = claims
     with suppress(TransportError):  # what was started before is the worker's all the same
         while len(latest) >= MAX_STARTS and len(claims) < slots:
-            wake_ms, latest = await _take_some(cell, pool, worker, slots - len(claims), 0)
+            wake_ms, latest = await _take_some(cell, pool, worker, slots - len(claims), 0, but_of)
             claims = claims + latest
     return wake_ms, claims
 
 
-async def _take_some(cell: Cell, pool: str, worker: str, slots: int, bell_s: float) -> tuple[int, list[Claim]]:
+async def _take_some(
+    cell: Cell, pool: str, worker: str, slots: int, bell_s: float, but_of: Sequence[str]
+) -> tuple[int, list[Claim]]:
     call: dict[str, Any] = {"pool": pool, "worker": worker, "slots": slots, "once": (worker, next(_serials))}
     call |= {"strides": STRIDE, "lane_stride": LANE_STRIDE, "missed_ms": cell.client.missed_ms()}
+    if but_of:
+        call["but_of"] = list(but_of)
     if 0 < bell_s < SHORTEST_WAIT_S:
         await asyncio.sleep(bell_s)
     elif bell_s:

@@ -209,10 +209,12 @@ class RedisTransport:
 
     # -- for those who do it
 
-    async def claim(self, pool: str, worker: str, *, slots: int, wait_s: float) -> list[Claim]:
+    async def claim(
+        self, pool: str, worker: str, *, slots: int, wait_s: float, but_of: Sequence[str] = ()
+    ) -> list[Claim]:
         if slots <= 0:
             return []
-        return await self._claiming.claim(pool, worker, slots=slots, wait_s=wait_s)
+        return await self._claiming.claim(pool, worker, slots=slots, wait_s=wait_s, but_of=but_of)
 
     def keeper(self) -> LeaseKeeper:
         """Over connections of its own, which find out soon enough to try again before a lease is over."""

@@ -164,11 +164,19 @@ local function next_task(lane)
   end
 end
 
+-- Tenants who have enough of this worker: what it takes now is for others.
+local but_of = {}
+for _, name in ipairs(A.but_of or {}) do but_of[name] = true end
+
 -- One turn of a lane.
 local function visit(lanes, lane)
   lane.tenant = lane.tenant or tenant_named(tenant_of_lane(lane.name))
   local tenant = lane.tenant
   visits = visits + 1
+  if but_of[tenant.name] then
+    lane.is_passed = true
+    return
+  end
   if full(tenant) then
     drop(lanes, lane)
     return hold(held_lanes(tenant.name), lane.name, lane.due, pool)
