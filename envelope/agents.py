@@ -10,6 +10,8 @@ from pydantic import Field
 from .scope import Scope
 from .wire import Wire
 
+# Their pool. Under a tenant's cap they do not count: what they do is done by tasks of other pools.
+DRIVERS = "orchestrator"
 # Drivers, by which lists, budgets and pages tell goals, batches and the like from agents' tasks.
 DRIVER_NAMES = ("run", "batch", "fanout", "eval")
 

@@ -10,7 +10,7 @@ from typing import Any, NotRequired, TypedDict, TypeVar, Unpack, cast
 from pydantic import ValidationError
 
 from envelope.agent_params import AgentParams
-from envelope.agents import DRIVER_NAMES, AgentCard
+from envelope.agents import DRIVER_NAMES, DRIVERS, AgentCard
 from envelope.asks import AskTerms
 from envelope.budget import Budget
 from envelope.gate import GateRules
@@ -25,7 +25,6 @@ from .errors import BadInput, near_miss
 from .planner.modes import PlanMode
 from .settings import Settings
 
-DRIVERS = "orchestrator"  # the queue of goals and batches
 RUN, BATCH, FANOUT, EVAL = DRIVER_NAMES  # its agents
 RECIPE, VERIFY, BUILD = "recipe", "verify", "build"
 COMMANDS_ONLY = (RECIPE, VERIFY)  # no prompt reaches these

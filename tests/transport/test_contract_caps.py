@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
+from envelope.agents import DRIVERS
 from envelope.ids import new_trace_id
 from envelope.messages import Priority
 from transport.base import Allotment, Wait
 from transport.limits import Limits
+from transport.redis.script import script
 
 CELLS = 1  # each cell has a line of its own: turns and caps are exact within it
 
@@ -48,6 +50,34 @@ async def test_a_weight_below_one_is_a_smaller_share(fleet):
     started = tenants_of(await claim(fleet, 50), tenant_of)
 
     assert started.count("bulk") == pytest.approx(10, abs=1)
+
+
+async def test_drivers_do_not_count_for_they_would_hold_back_what_they_wait_for(fleet):
+    await fleet.transport.allot("small", Allotment(max_running=1))
+    await fleet.transport.submit([fleet.request(tenant="small", recipient=DRIVERS) for _ in range(3)])
+    drivers = await fleet.transport.claim(DRIVERS, "d", slots=5, wait_s=0)
+    await submit_many(fleet, 2, tenant="small")
+
+    assert len(drivers) == 3
+    [working] = await claim(fleet, 20)
+    for driver in drivers:
+        await fleet.finish(driver)
+    assert await claim(fleet, 20) == []
+    await fleet.finish(working)
+    assert len(await claim(fleet, 20)) == 1
+
+
+def test_the_scripts_know_the_pool_of_drivers_by_its_name():
+    assert f"DRIVERS = '{DRIVERS}'" in script("claim").source
+
+
+async def test_a_tenant_that_may_run_nothing_has_no_driver_either(fleet):
+    await fleet.transport.allot("small", Allotment(max_running=0))
+    await fleet.transport.submit([fleet.request(tenant="small", recipient=DRIVERS)])
+
+    assert await fleet.transport.claim(DRIVERS, "d", slots=5, wait_s=0) == []
+    await fleet.transport.allot("small", Allotment(max_running=1))
+    assert len(await fleet.transport.claim(DRIVERS, "d", slots=5, wait_s=0)) == 1
 
 
 async def test_a_tenant_never_has_more_running_than_its_cap(fleet):

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from envelope.agents import WorkerCard
+from envelope.agents import DRIVERS, WorkerCard
 from envelope.events import StateChanged
 from envelope.lifecycle import State, check_move
 from envelope.messages import TaskProgress, TaskResult
@@ -150,7 +150,8 @@ class Fleet:
         task.waits_for = set()
 
     def _count_running(self, task: Task, change: int) -> None:
-        self.running_of_tenant[task.request.tenant] += change
+        if task.pool != DRIVERS:
+            self.running_of_tenant[task.request.tenant] += change
         if task.request.parent_task_id:
             self.running_children[task.trace_id] += change
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from envelope.agents import DRIVERS
 from envelope.lifecycle import State
 
 from ..base import Allotment, Claim, Lease, PoolStats
@@ -14,7 +15,7 @@ from .tasks import Task
 
 def start_next(fleet: Fleet, pool: str, worker: str, slots: int, but_of: Collection[str]) -> list[Claim]:
     claims: list[Claim] = []
-    while len(claims) < slots and (task_id := fleet.lines[pool].take(_Caps(fleet), but_of)):
+    while len(claims) < slots and (task_id := fleet.lines[pool].take(_Caps(fleet, pool), but_of)):
         claims.append(_start(fleet, fleet.tasks[task_id], worker))
     return claims
 
@@ -33,13 +34,14 @@ class _Caps:
     """The rules of a fleet's lines: allotments, and the children that a trace may have at work."""
 
     fleet: Fleet
+    pool: str
 
     def weight(self, tenant: str) -> float:
         return self.fleet.allotments.get(tenant, Allotment()).weight
 
     def is_full(self, tenant: str) -> bool:
         most = self.fleet.allotments.get(tenant, Allotment()).max_running
-        return most is not None and self.fleet.running_of_tenant[tenant] >= most
+        return most is not None and (0 if self.pool == DRIVERS else self.fleet.running_of_tenant[tenant]) >= most
 
     def is_ready(self, task_id: str) -> bool:
         return self.fleet.tasks[task_id].state is State.PENDING

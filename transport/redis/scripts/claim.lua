@@ -43,7 +43,7 @@ local function start(task)
   started[#started + 1] = task.id
   local tenant = tenant_of(task.flow)
   queued[tenant] = (queued[tenant] or 0) - 1
-  enter_flight(task)
+  enter_flight(task, A.pool)
   tell(task, 'running', '', A.worker)
   hand_over(task)
 end
@@ -62,6 +62,7 @@ end
 
 local function full(tenant)
   if not tenant.cap then return false end
+  if A.pool == DRIVERS then return tenant.cap <= 0 end
   tenant.running = tenant.running or number(call('HGET', cell('flight'), tenant.name))
   return tenant.running + (flight[tenant.name] or 0) >= tenant.cap
 end
