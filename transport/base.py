@@ -103,7 +103,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """What a tenant gets beside others: `weight` of the starts, at most `max_running` tasks at once (None: no cap)."""
+    """What a tenant gets beside others: `weight` of the starts, `max_running` tasks at once (but for drivers)."""
 
     weight: float = 1.0
     max_running: int | None = None
@@ -335,12 +335,11 @@ class Transport(Protocol):
     async def claim(
         self, pool: str, worker: str, *, slots: int, wait_s: float, but_of: Sequence[str] = ()
     ) -> list[Claim]:
-        """Up to `slots` tasks, fairly chosen, all started; waits on the doorbell, at most `wait_s`, for the first.
+        """Up to `slots` tasks, fairly chosen, all started; waits on the doorbell, at most `wait_s`, for the first. None
+        of the tenants `but_of`: what they have in line stays there, and no worker is told of it.
 
-        None of the tenants `but_of`; what they have in line stays there, and no worker is told of it.
         Reaps what is over in this pool, and wakes for it. Safe to cancel: what was started meanwhile is given back.
-        Each start appends a `TaskProgress` with `StateChanged(running)` to the trace; the queue's own progress has
-        `seq` -1, the worker's count starts at 0.
+        Each start appends `StateChanged(running)` to the trace, with the `seq` -1 of all that the queue says.
         """
         ...
 
@@ -495,9 +494,7 @@ class Transport(Protocol):
         """How many tasks somebody should have ended so long ago, because their deadline was over."""
         ...
 
-    async def memory_used(self) -> float:
-        """What share of the memory that it may take the fullest server has used; 0 where nothing limits it."""
-        ...
+    async def memory_used(self) -> float: ...  # what share of its memory the fullest server has used; 0: no limit
 
     async def now_ms(self) -> int: ...
     async def close(self) -> None: ...
