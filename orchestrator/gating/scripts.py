@@ -15,7 +15,7 @@ from ..strange_toml import read_toml
 from .build_files import table_in
 from .commands import environments_in, makes_in, scripts_in, without_files_read
 from .followed import PROSE, led_by, untold
-from .makefiles import MAKEFILES, text_that_goals_reach
+from .makefiles import MAKEFILES, what_goals_reach
 from .names import is_test_file
 from .settings_of import reached_entries
 
@@ -349,7 +349,7 @@ def _told(path: str, content: str, asked: Invoked) -> list[_Text]:
     """What a file tells its reader to run; of a package's description, its scripts alone."""
     folder, name = posixpath.split(path)
     if name in MAKEFILES and asked.goals is not None:
-        return [_Text(text_that_goals_reach(content, asked.goals), False, folder)]
+        return [_Text(what_goals_reach(content, asked.goals), False, folder)]
     if name.endswith(PROSE) or name.startswith(".git") or name.isupper():  # LICENSE
         return [_Text(content, False, folder, is_shell=False)]
     if name == "pyproject.toml":
