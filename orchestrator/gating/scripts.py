@@ -131,8 +131,8 @@ Read = Callable[[str], Awaitable[bytes | None]]  # a file of the base; None wher
 class Invoked:
     """What a gate's commands lead to: `scripts`, and the `texts` of the commands and of all these.
 
-    `goals`, `entries`, `environments`: what `make`, a package.json's managers and tox are asked for, and `words`: what
-    programs there may be. None: it cannot be told, so that it may be anything.
+    `goals`, `entries`, `environments`: what `make`, a package.json's managers and tox are asked for, `words`: what
+    programs there may be, and `places`: folders that they run in. None: it cannot be told, so that it may be anything.
     """
 
     scripts: frozenset[str] = frozenset()
@@ -141,6 +141,7 @@ class Invoked:
     entries: frozenset[str] | None = None
     environments: frozenset[str] | None = None
     words: frozenset[str] | None = None
+    places: frozenset[str] | None = None
 
     def runs(self, program: str) -> bool:
         return self.words is None or program in self.words
@@ -175,7 +176,7 @@ async def invoked_by(
     commands, known = tuple(commands), frozenset(among)
     tests = frozenset(filter(is_test, known))
     contents: dict[str, str] = {}
-    base, led_to = _Files(known, tests), dict[_Text, set[str]]()
+    base, led_to, places = _Files(known, tests), dict[_Text, set[str]](), list[Collection[str] | None]()
 
     async def text_of(path: str) -> str:
         if path not in contents:
@@ -184,7 +185,8 @@ async def invoked_by(
 
     def scripts_of(text: _Text) -> set[str]:
         if text not in led_to:
-            led_to[text] = _scripts_of(text, folder, base)
+            led_to[text], folders = _scripts_of(text, folder, base)
+            places.append(folders)
         return led_to[text]
 
     invoked = _asked_for(frozenset(), commands, is_all=True)
@@ -192,7 +194,8 @@ async def invoked_by(
         for _ in range(MAX_ROUNDS):
             before, invoked = invoked, await _followed(commands, folder, scripts_of, text_of, invoked)
             if (before.goals, before.entries) == (invoked.goals, invoked.entries):
-                return invoked
+                told = [some for some in places if some is not None]
+                return replace(invoked, places=frozenset(chain(*told)) if len(told) == len(places) else None)
         return await _followed(commands, folder, scripts_of, text_of, ANYTHING)
     except _TooManyError:
         return replace(ANYTHING, scripts=frozenset(filter(_is_code, known - tests)), texts=commands)
@@ -311,7 +314,8 @@ async def _followed(
     return _asked_for(frozenset(scripts), texts, is_all=is_all)
 
 
-def _scripts_of(text: _Text, folder: str, base: _Files) -> set[str]:
+def _scripts_of(text: _Text, folder: str, base: _Files) -> tuple[set[str], Collection[str] | None]:
+    """And the folders that it runs in; None for any."""
     content = without_files_read(text.content)
     led = led_by(content, is_shell=text.is_shell)
     places = dict.fromkeys((folder, text.folder))
@@ -342,7 +346,7 @@ def _scripts_of(text: _Text, folder: str, base: _Files) -> set[str]:
     for word in words:
         found = base.at(word, places)
         named.update(path for path in found if text.is_direct or _is_script(path) or (led.is_open and _is_code(path)))
-    return named
+    return named, None if is_anywhere else ["" if place == "." else place for place in places]
 
 
 def _told(path: str, content: str, asked: Invoked) -> list[_Text]:

@@ -610,6 +610,7 @@ def edit(path: str, *lines: str, status: str = "") -> bytes:
 @pytest.mark.parametrize(
     "line",
     ["import _pytest", 'os.environ["PYTEST_ADDOPTS"] = ""', "os._exit(0)", "def pytest_runtest_makereport():",
+     'TEST_RUNNER = "a.Runner"',
      "unittest.TestCase.run = run", 'sys.modules["pytest"] = None', 'path = "/tmp/junitxml"'],
 )  # fmt: skip
 def test_code_that_reaches_for_its_runner_is_shown(line: str):
@@ -617,9 +618,16 @@ def test_code_that_reaches_for_its_runner_is_shown(line: str):
     assert runner_access(part).reached == (f"src/a.py:1: {line}",)
 
 
+@pytest.mark.parametrize("path", ["bin/add", "a.vue", "a.c", "a.ex", "a.pyw", "app/run", "a.unknown"])
+def test_code_is_looked_at_whatever_its_name_ends_with(path: str):
+    [part] = parts_of(edit(path, "+PYTEST_CURRENT_TEST"))
+    assert runner_access(part).reached == (f"{path}:1: PYTEST_CURRENT_TEST",)
+
+
 @pytest.mark.parametrize(
     "content",
     [edit("README.md", "+set PYTEST_ADDOPTS"), edit("tests/test_a.py", "+import _pytest"), edit("src/a.py", "+x = 1"),
+     edit("Dockerfile", "+ENV PYTEST_ADDOPTS="), edit("LICENSE", "+_pytest"), edit("ci.yml", "+PYTEST_ADDOPTS: x"),
      edit("src/a.py", "-import _pytest", "+import _pytest  # moved")],
 )  # fmt: skip
 def test_words_tests_and_what_was_there_before_do_not_reach(content: bytes):
@@ -691,13 +699,15 @@ async def test_a_link_is_the_module_that_its_name_says_and_what_was_loaded_on_th
     ("path", "attributes", "is_hidden"),
     [
         ("calc.mjs", "", True), ("src/a.py", "", True), ("a.py", "*.py -diff", True), ("src/a.png", "", False),
-        ("tests/a.py", "", False), ("allowed.py", "", False),
+        ("tests/a.py", "", False), ("allowed.py", "", False), ("src/a.pyc", "", True), ("src/a.so", "", True),
+        ("lib/a.jar", "", True), ("bin/add", "", True), ("src/model.pkl", "", True), ("src/a.db", "", False),
+        ("src/__pycache__/a.cpython-312.pyc", "", False), ("docs/a.pdf", "", False), ("bin/add", "* -diff", True),
     ],
 )  # fmt: skip
 async def test_code_that_is_no_text_is_an_objection(path: str, attributes: str, is_hidden: bool, tmp_path: Path):
     git(tmp_path, "init", "-q")
     (tmp_path / ".gitattributes").write_text(f"{attributes}\n")
-    (tmp_path / path).parent.mkdir(exist_ok=True)
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / path).write_text("x = 1\n")
     git(tmp_path, "add", "-A")
     git(tmp_path, "commit", "-qm", "base")
