@@ -173,6 +173,13 @@ def may_be_code(path: str, *, is_binary: bool = False) -> bool:
     return suffix not in _EITHER and not _NAMED_LIKE_SETTINGS.fullmatch(name) and not is_build_file(path)
 
 
+def is_source_or_data(path: str) -> bool:
+    """Nothing that a program obeys, unless it is run."""
+    name = posixpath.basename(path)
+    suffix = posixpath.splitext(name)[1]
+    return suffix in _SOURCES or suffix in _DATA or name.isupper()
+
+
 def may_be_included(path: str) -> bool:
     """By `make`, where nobody can tell what it includes."""
     name = posixpath.basename(path)

@@ -32,6 +32,15 @@ _OF_TARGET = re.compile(r":[ \t]*(?:(?:export|override|private)[ \t]+)*[\w.-]+[ 
 # What tools for documentation want to be told; nothing else reads it.
 _OF_DOCS = re.compile(r"(?P<name>(?:SPHINX|MKDOCS|DOC(?!KER))\w*|SOURCEDIR|BUILDDIR)[ \t]*(?:[?+]|:{1,3})?=[^$]*")
 _USE = re.compile(r"(?<![\w-])\$[({](\w+)[)}](?![\w-])")
+# Of make, and of just: other files that are read, and variables of these.
+_INCLUDES = re.compile(
+    r"^[ \t]*(?:(?:-?include|sinclude|import\??)[ \t]+|set[ \t]+[\w-]+[ \t]*:=)(?P<names>.*)"
+    r"|^[ \t]*mod\??[ \t]+(?P<module>\w+)(?P<path>.*)",
+    re.MULTILINE,
+)
+_THE_SAME = re.compile(r"\$[({](?:wildcard|sort|strip|realpath|abspath|firstword|lastword)[ \t]+([^$(){},]*)[)}]")
+_VALUE = re.compile(r"\$[({](\w+)[)}]")
+MAX_DEPTH, MAX_CHARS = 5, 20_000  # of variables in variables
 MAKEFILES = ("Makefile", "makefile", "GNUmakefile")  # whose own rule, if there is one, runs before all others
 
 
@@ -129,3 +138,35 @@ def _read(text: str) -> tuple[list[_Rule], set[str]]:
             else:
                 rules[-1].lines.append(line)
     return rules, phony
+
+
+def files_included(text: str) -> set[str] | None:
+    """Paths, or behind a variable how they end; some are patterns. None where nobody can tell.
+
+    >>> sorted(files_included("M := $(wildcard mk/*.mk)\\ninclude $(M)\\n-include $(TOP)/a.mk\\nimport 'b.just'"))
+    ['$_/a.mk', 'b.just', 'mk/*.mk']
+    """
+    includes = list(_INCLUDES.finditer(text))
+    if not includes:
+        return set()
+    values: dict[str, list[str]] = {}
+    for line in text.split("\n"):
+        if not line.startswith("\t") and (given := _ASSIGNMENT.fullmatch(line)) and given["how"] != "!":
+            values.setdefault(given["name"], []).append(given["value"].partition("#")[0])
+    found: set[str] = set()
+    for include in includes:
+        if module := include["module"]:
+            names = f"{module}.just {module}/mod.just {module}/justfile {module}/.justfile {include['path']}"
+        else:
+            names = include["names"].partition("#")[0]
+        for _ in range(MAX_DEPTH):
+            names = _VALUE.sub(lambda one: " ".join(values.get(one[1], [one[0]])), names)
+            names = _THE_SAME.sub(r"\1", _THE_SAME.sub(r"\1", names))
+            if len(names) > MAX_CHARS:
+                return None
+        for name in re.split(r"[\s,\"'\[\]]+", names):
+            name = re.sub(r"^\$[({]\w+[)}]/", "$_/", name)
+            if "$" in name.removeprefix("$_/") or "`" in name:
+                return None
+            found |= {name} - {""}
+    return found

@@ -15,7 +15,8 @@ from ..strange_toml import read_toml
 from .build_files import table_in
 from .commands import environments_in, makes_in, scripts_in, without_files_read
 from .followed import PROSE, led_by, untold
-from .makefiles import MAKEFILES, what_goals_reach
+from .kinds import is_source_or_data, may_be_included
+from .makefiles import MAKEFILES, files_included, what_goals_reach
 from .names import is_test_file
 from .settings_of import reached_entries
 
@@ -272,6 +273,21 @@ class _Files:
                 self._spend(len(found))
                 yield from (path for path in found if path in self._known and f"/{path}".endswith(f"/{end}"))
 
+    def included(self, names: Iterable[str] | None, places: Sequence[str], *, is_anywhere: bool) -> set[str]:
+        """By `make`, which looks for a name in more than one folder. None is any."""
+        if names is None:
+            return set(filter(may_be_included, self._known))
+        found: set[str] = set()
+        for name in names:
+            found.update(self.run_by(name, places, is_anywhere=is_anywhere or not _GLOB.search(name), endings=("",)))
+        return found
+
+    def below(self, word: str, places: Iterable[str]) -> Iterator[str]:
+        tops = tuple(f"{_joined(place, word)}/".removeprefix("./") for place in places)
+        self._spend(len(self._inside) * len(tops))
+        for folder in (one for one in self._inside if f"{one}/".startswith(tops)):
+            yield from {posixpath.join(folder, one) for one in self._inside[folder]} & self._known
+
     def _matching(self, pattern: str, places: Iterable[str] | None) -> Iterator[str]:
         above, name = posixpath.split(pattern)
         folders: Iterable[str] = self._inside
@@ -337,15 +353,21 @@ def _scripts_of(text: _Text, folder: str, base: _Files) -> tuple[set[str], Colle
         endings = _ENDINGS if text.is_shell or "/" in word else ("",)  # `run` may be any word of a program
         found = base.run_by(word, places, is_anywhere=is_anywhere, endings=endings)
         named.update(found)
+    if text.is_shell:
+        named |= base.included(files_included(content), places, is_anywhere=is_anywhere)
     for word in (*led.given, *(led.looped if led.is_open else ())):
         named.update(path for path in base.run_by(word, places, is_anywhere=is_anywhere) if _is_code(path))
+    for word in led.looped if led.is_open else ():
+        named.update(path for path in base.below(word, places) if _is_code(path))
     for module in led.modules | set(_MODULE.findall(content)):
         path = module.replace(".", "/")
         for ending in (".py", "/__main__.py"):
             named.update(base.at(f"{path}{ending}", places))
     for word in words:
-        found = base.at(word, places)
-        named.update(path for path in found if text.is_direct or _is_script(path) or (led.is_open and _is_code(path)))
+        is_run = text.is_direct or word.startswith("@")  # `pytest @more-options`
+        for path in base.at(word.lstrip("@"), places):
+            if is_run or _is_script(path) or not is_source_or_data(path) or (led.is_open and _is_code(path)):
+                named.add(path)
     return named, None if is_anywhere else ["" if place == "." else place for place in places]
 
 

@@ -200,6 +200,9 @@ LED_BASE = dict.fromkeys(
 )
 
 
+MAKEABLE = {"ci.mk", "ci.ini", "rules.inc", "lib/lib.inc", "sub/Makefile", "sub/deep/Makefile", "rakefile"}
+
+
 @pytest.mark.parametrize(
     ("command", "files", "found"),
     [
@@ -245,6 +248,34 @@ LED_BASE = dict.fromkeys(
         ("python t.py", {"t.py": "run('python', other)\nrun(f'cd {ROOT} && python {core}')\n"}, {"t.py"}),
         ("make test", {"Makefile": "test:\n\t@echo see (docs/x.md)\n", "docs/x.md": "`calc/core.py` runs"}, set()),
         ("make test", {"Makefile": "SRC = calc/core.py calc/other.py\ntest:\n\tpytest $(SRC)\n"}, set()),
+        # what is included, as far as that can be told
+        ("make test", {"Makefile": "include $(wildcard lib/*.inc)\n"}, {"lib/lib.inc"}),
+        ("make test", {"Makefile": "-include $(sort $(wildcard lib/*.inc))\n"}, {"lib/lib.inc"}),
+        ("make test", {"Makefile": "M := $(wildcard lib/*.inc) ci.mk\ninclude $(M)\n"}, {"lib/lib.inc", "ci.mk"}),
+        ("make test", {"Makefile": "M = rules.inc\nM += ci.mk\ninclude $M ${M}\n"}, {"rules.inc", "ci.mk"} | MAKEABLE),
+        ("make test", {"Makefile": "include $(addprefix lib/,lib.inc)\n"}, MAKEABLE),
+        ("make test", {"Makefile": "include $(dir $(lastword $(MAKEFILE_LIST)))*.mk\n"}, MAKEABLE),
+        ("make test", {"Makefile": "-include $(LOCAL)\n"}, MAKEABLE),
+        ("make -Ilib test", {"Makefile": "include lib.inc\n"}, {"lib/lib.inc"}),
+        ("just test", {"justfile": "import? 'rules.inc'\nmod lib\n", "lib/mod.just": ""},
+         {"justfile", "rules.inc", "lib/mod.just"}),
+        ("just test", {"justfile": "set dotenv-filename := 'check.env'\n", "check.env": ""}, {"justfile", "check.env"}),
+        # what a text names that is no source and no data
+        ("make test", {"Makefile": "test:\n\t@. lib/lib.inc; pytest\n"}, {"lib/lib.inc"}),
+        ("make test", {"Makefile": "test:\n\t@source lib/lib.inc\n"}, {"lib/lib.inc"}),
+        ("make test", {"Makefile": "test:\n\t@for f in calc/c*.py; do python $$f; done\n"}, {"calc/core.py"}),
+        ("make test", {"Makefile": "export BASH_ENV := README.md\n"}, {"README.md"}),
+        ("make test", {"Makefile": "export PYTEST_ADDOPTS := -c ci.ini\n"}, {"ci.ini"}),
+        ("sh t.sh", {"t.sh": "export BASH_ENV=README.md\n"}, {"t.sh", "README.md"}),
+        ("sh t.sh", {"t.sh": "find calc -name '*.py' -exec python {} +\n"}, {"t.sh", "calc/core.py", "calc/other.py"}),
+        ("sh t.sh", {"t.sh": "ls calc/*.py | xargs -n1 python\n"}, {"t.sh", "calc/core.py", "calc/other.py"}),
+        ("sh t.sh", {"t.sh": "cat lib/lib.inc | sh\n"}, {"t.sh", "lib/lib.inc"}),
+        ("python -m pytest @requirements.txt", {}, {"requirements.txt"}),
+        ("make test", {"Makefile": "test:\n\tpytest @requirements.txt\n"}, {"requirements.txt"}),
+        ("poe test", {"pyproject.toml": "[tool.poe]\ninclude = 'ci.toml'\nenvfile = 'check.env'\n", "ci.toml": "",
+                      "check.env": ""}, {"poe_tasks.toml", "pyproject.toml", "ci.toml", "check.env"}),
+        ("tox -e py", {"tox.ini": "[testenv]\nset_env = file|check.env\n", "check.env": ""},
+         {"tox.toml", "tox.ini", "check.env"}),
         # what is data there
         ("make test", {"Makefile": "test: calc/core.py\n\tpytest calc/core.py\n"}, set()),
         ("make test", {"Makefile": "test:\n\truff check calc/core.py\n\tmypy --strict calc/core.py\n"}, set()),
@@ -414,6 +445,11 @@ PACKAGE = """{"scripts": {"test": "npm run build && jest", "build": "tsc", "docs
         ("make $TARGET", "Makefile", MAKEFILE, "docs out", "docs web", True),
         ("sh -c 'make test'", "Makefile", MAKEFILE, "docs out", "docs web", True),
         ("make test > out 2>&1", "Makefile", MAKEFILE, "docs out", "docs web", False),
+        ("make test PYTHON='nice python3 -m'", "Makefile", MAKEFILE, "docs out", "docs web", False),
+        ("make test PYTHON=docs", "Makefile", MAKEFILE, "docs out", "docs web", True),
+        ("make -f a.mk test", "Makefile", MAKEFILE, "black", "x; black", True),
+        ("make -f a.mk test", "Makefile", MAKEFILE, "docs out", "docs web", False),
+        ("make -C sub test", "Makefile", MAKEFILE, "black", "x; black", True),
         ("npm test", "package.json", PACKAGE, "typedoc", "typedoc --out web", False),
         ("npm test", "package.json", PACKAGE, "jest", "true", True),
         ("npm test", "package.json", PACKAGE, "tsc", "true", True),
@@ -444,6 +480,7 @@ PACKAGE = """{"scripts": {"test": "npm run build && jest", "build": "tsc", "docs
 )
 async def test_settings_count_as_far_as_the_commands_lead_to_them(command, name, before, old, new, is_other):
     files = {name: before.encode(), "check.py": b"import lint", "Makefile": MAKEFILE.encode()}
+    files |= {"a.mk": b"test: lint\n", "sub/Makefile": b"include ../Makefile\ntest: lint\n"}
 
     async def read(path: str) -> bytes | None:
         return files.get(path)
