@@ -134,6 +134,8 @@ async def _runner_accesses(judged: Sequence[FilePatch], trees: Trees, parts: Seq
     looked, code_chars, source_chars = _Looked(), 0, 0
     strict = runs_its_texts(parts)
     for part in filter(is_code_under_test, judged):
+        if part.old_path and not is_code_under_test(replace(part, path=part.old_path)):
+            part = replace(part, content=await _as_new(part, trees))
         code_chars += sum(map(len, part.lines(b"+")))
         if part.is_binary:
             looked.hidden.append(part.path)
@@ -147,6 +149,15 @@ async def _runner_accesses(judged: Sequence[FilePatch], trees: Trees, parts: Seq
             source_chars += len(before or "") + len(after or "")
             looked.accesses.append(runner_access(part, before, after))
     return looked
+
+
+async def _as_new(part: FilePatch, trees: Trees) -> bytes:
+    """What was no code before is looked at whole."""
+    text = await trees.text(part.path, after=True)
+    if text is None:
+        return part.content
+    lines = text.split("\n")
+    return "".join((f"@@ -0,0 +1,{len(lines)} @@\n", *(f"+{line}\n" for line in lines))).encode()
 
 
 def _is_test(part: FilePatch, rules: GateRules) -> bool:
@@ -213,8 +224,9 @@ async def _gate_files(
     in_place = await shadowing_files(parts, base, trees, texts=invoked.texts, subpath=subpath, base_run=base_run)
     known = {*changed, *base}
     named = await named_by_settings(
-        base, trees, among=known, scripts=invoked.scripts, texts=invoked.texts, subpath=subpath, runs=invoked.runs
-    )
+        base, trees, among=known, changed=changed, scripts=invoked.scripts, texts=invoked.texts, subpath=subpath,
+        runs=invoked.runs,
+    )  # fmt: skip
 
     def is_of_a_tool(path: str) -> bool:
         is_named = path in named and not is_test(path) and not holds_settings(path)

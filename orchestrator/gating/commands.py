@@ -72,6 +72,7 @@ _ALONE = re.compile(
     r"-[sqydi]|--(?:silent|quiet|verbose|yes|force|if-present|offline|prefer-offline|ignore-scripts|frozen-lockfile)"
     r"|--(?:no-[\w-]+|immutable|production|prod|bun|color|foreground-scripts|non-interactive|[\w-]+=.*)"
 )
+_SHORT_SCRIPTS: dict[str, str] = dict.fromkeys(("t", "tst", "it", "install-test", "cit", "install-ci-test"), "test")
 _NAME = re.compile(r"[\w.:/-]+")
 _SEVERAL = re.compile(r"[\s,:;\"'\[\]]+")
 
@@ -251,9 +252,8 @@ def _scripts(words: Sequence[str]) -> list[str] | None:
         return []
     if plain[0] in ("run", "run-script"):
         return plain[1:2]
-    if manager == "npm":
-        return {"t": ["test"], "tst": ["test"], "test": ["test"], "start": ["start"]}.get(plain[0])
-    return plain[:1]
+    found = [_SHORT_SCRIPTS.get(plain[0], plain[0])]
+    return found if manager != "npm" or found[0] in ("test", "start") else None
 
 
 def _environments(words: Sequence[str]) -> list[str] | None:

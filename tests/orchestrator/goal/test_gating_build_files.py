@@ -219,11 +219,17 @@ TOOLS = (
             ("1.0.0", "1.1.0"),
             ("eslint .", "eslint src"),
             ('"^5.0.0"', '"^6.0.0"'),
+            ('"version"', '"description": "x", "keywords": ["y"], "engines": {"node": ">=22"}, "version"'),
+            ('"version"', '"prettier": {"semi": false}, "eslintIgnore": ["x"], "lint-staged": {}, "version"'),
             ('"chai"', '"vitest": "1.x || >=2", "chai"'),
             ('"left-pad": "^1.0.0"', '"is-odd": "latest"'),
             ('"^5.0.0"', '"catalog:"'),
         ),
         lies=(
+            *(
+                ('"version"', f'"{key}": {{"a": "./x"}}, "version"')
+                for key in ("bin", "config", "wireit", "tap", "unknown")
+            ),
             ("./lib/expect.mjs", "./lib/nothing.mjs"),
             ('"import": "./index.mjs"', '"import": "./other.mjs"'),
             ('"import": "./index.mjs", "default": "./b.mjs"', '"default": "./b.mjs", "import": "./index.mjs"'),
@@ -357,6 +363,7 @@ TOOLS = (
             ("'java'", "'fake'"),
             ("'g:h:1.0'", "files('fake.jar')"),
             ("test {", "/*\n// */\ntest {"),
+            ("test {", '"""\n// ${exit()}\n"""\ntest {'),
         ),
     ),
     Tool("gradle.properties", "./gradlew test", "version=1\nfast=yes\n", daily=(("=1", "=2"),), lies=(("yes", "no"),)),
@@ -403,6 +410,7 @@ TOOLS = (
             ('"~> 7.0"', 'git: "x"'),
             ("gems.example", "fake.example"),
             ('"~> 7.0"', '"#{exit}"'),
+            ('gem "rspec', 'x = <<~X\n  #{exit}\nX\ngem "rspec'),
         ),
     ),
     Tool(
@@ -525,6 +533,13 @@ export default defineConfig({
         ("ctest", {"CMakeLists.txt": "include(cmake/some.inc)"}, "cmake/some.inc", True),
         ("ctest", {"CMakeLists.txt": "my_add_test(a src/core.c)"}, "src/core.c", False),
         ("rake test", {}, "lib/tasks/a.rake", True),
+        ("cmake -B build && ctest", {}, "build/CMakeCache.txt", True),
+        ("python -m pytest", {"pytest.ini": "[pytest]\naddopts = --cov-config=ci/cov.ini\n"}, "ci/cov.ini", True),
+        ("python -m pytest", {"pytest.ini": "[pytest]\naddopts = @ci/more.txt\n"}, "ci/more.txt", True),
+        ("python -m pytest", {"pytest.ini": "[pytest]\naddopts = --doctest-modules a.py\n"}, "a.py", False),
+        ("PYTEST_PLUGINS=calc.plug pytest", {}, "calc/plug.py", True),
+        ("npx mocha", {"p/web/.mocharc.yml": "require: ./a.js", **{f"p/{n}/package.json": "{}" for n in range(220)}},
+         "p/web/a.js", True),
         ("gradle test", {"gradlew": "x"}, "gradle/wrapper/gradle-wrapper.properties", True),
         ("go test ./...", {"api/go.mod": "module a\n"}, "api/vendor/x/y.go", True),
         ("go test ./...", {"api/go.mod": "module a\n"}, "api/shop/vendor/y.go", False),

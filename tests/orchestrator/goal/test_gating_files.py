@@ -455,6 +455,9 @@ PACKAGE = """{"scripts": {"test": "npm run build && jest", "build": "tsc", "docs
         ("npm test", "package.json", PACKAGE, "tsc", "true", True),
         ("npm test", "package.json", PACKAGE, "echo", "cp fake node_modules", True),
         ("npm test", "package.json", PACKAGE, "docs", "postinstall", True),
+        ("npm test", "package.json", PACKAGE, "docs", "dependencies", True),
+        *((command, "package.json", PACKAGE, "jest", "true", True) for command in ("pnpm t", "npm it", "yarn test")),
+        *((command, "package.json", PACKAGE, "typedoc", "x", False) for command in ("pnpm t", "npm t", "yarn test")),
         ("npx run-s test", "package.json", PACKAGE, "typedoc", "typedoc --out web", True),
         ("npx jest", "package.json", PACKAGE, "typedoc", "typedoc --out web", True),
         ("pytest", "tox.ini", TOX, "ruff check", "ruff check src", False),
@@ -755,6 +758,22 @@ async def test_code_that_is_no_text_is_an_objection(path: str, attributes: str, 
 
     assert [(one.code, one.names) for one in objections] == ([("runner_reached", (path,))] if is_hidden else [])
     assert all("no text" in one.message and "may_edit" in one.hint for one in objections)
+
+
+async def test_what_was_no_code_before_it_was_moved_is_looked_at_whole(tmp_path: Path):
+    git(tmp_path, "init", "-q")
+    (tmp_path / "snippet.txt").write_text("import os\nx = os.environ['PYTEST_CURRENT_TEST']\n")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "base")
+    git(tmp_path, "mv", "snippet.txt", "helper.py")
+    git(tmp_path, "commit", "-qm", "change")
+    diff = git(tmp_path, "diff", "-p", "-M", "--full-index", "HEAD^", "HEAD")
+    trees = Trees(Mirror(tmp_path / ".git"), "HEAD^", "HEAD")
+
+    found = await inspect(diff, trees, commands=["pytest"], subpath="", rules=GateRules(), scope=("edit:**",))
+
+    [objection] = found.objections
+    assert (objection.code, objection.message.partition(": ")[2][:12]) == ("runner_reached", "helper.py:2:")
 
 
 async def test_very_many_files_in_very_deep_folders_take_no_time():
