@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from ..strange_toml import read_toml
 from . import cmake_files
+from .names import CHECKERS
 from .xml_projects import csproj, pom
 
 Runs = Callable[[str], bool]  # may the gate's commands run this program?
@@ -63,7 +64,8 @@ def _lines_but(*harmless: str, shortened: str = "", comment: str = "") -> Reader
         kept: list[str] = []
         for whole_line in text.split("\n"):
             line = whole_line.strip()
-            is_comment = comment and line.startswith(comment) and "*/" not in line and "/*" not in line
+            # in a text of several lines `#{…}` and `${…}` are code
+            is_comment = comment and line.startswith(comment) and not re.search(r"\*/|/\*|[{$`]", line)
             if not line or is_comment or any(pattern.fullmatch(line) for pattern in patterns):
                 continue
             found = short.fullmatch(line) if short else None
@@ -77,21 +79,49 @@ def _lines_but(*harmless: str, shortened: str = "", comment: str = "") -> Reader
 
 # `file:`, `link:`, `git+ssh:`, `npm:` another name, `owner/repository`, a folder `.fake`, an archive beside it
 _LOCAL = re.compile(r"[:/\\]|^\s*\.|\.(?:tgz|tar|tar\.gz)\s*$", re.IGNORECASE)
+_ABOUT_PACKAGE = (
+    *(
+        "version",
+        "description",
+        "keywords",
+        "homepage",
+        "bugs",
+        "license",
+        "licenses",
+        "author",
+        "contributors",
+        "icon",
+    ),
+    *("maintainers", "funding", "repository", "private", "publishConfig", "files", "man", "engines", "os", "cpu"),
+    *("sideEffects", "browserslist", "unpkg", "jsdelivr", "style", "peerDependenciesMeta", "bundledDependencies"),
+    *("bundleDependencies", "displayName", "publisher", "categories", "contributes", "activationEvents", "release"),
+)
+_CHECKERS_OF_NODE = ("standard", "xo", "semistandard", "lint-staged", "husky", "simple-git-hooks", "size-limit")
 _SECTIONS = ("dependencies", "devDependencies", "optionalDependencies", "peerDependencies")
 
 
 def node_package(package: Mapping[str, Any], runs: Runs) -> object:
-    """Of a package.json: what imports mean, and the dependencies that come from no registry, or under another name."""
+    """Of a package.json all keys but those that say nothing to runners, or to checkers that are run, and dependencies
+    from a registry under their own names."""
     if not any(map(runs, NODE)):
         return None
-    keys = ("name", "imports", "exports", "main", "module", "browser", "workspaces", "resolutions", "pnpm")
     elsewhere = {
         (section, name): spec
         for section in _SECTIONS
         for name, spec in table_in(package, section).items()
         if not isinstance(spec, str) or (_LOCAL.search(spec) and not spec.startswith("catalog:"))
     }
-    return [json.dumps(package.get(key)) for key in keys], elsewhere  # of conditions the first that fits is taken
+    beside = {*_ABOUT_PACKAGE, *_SECTIONS, "scripts"}
+    if not any(map(runs, TYPE_CHECKERS)):
+        beside |= {"types", "typings"}
+    # as texts: of conditions the first that fits is taken
+    kept = {key: json.dumps(value) for key, value in package.items() if key not in beside and _is_used(key, runs)}
+    return kept, elsewhere
+
+
+def _is_used(key: str, runs: Runs) -> bool:
+    tool = re.sub("(?:Config|Ignore)$", "", key)
+    return (tool not in CHECKERS and tool not in _CHECKERS_OF_NODE) or runs(tool)
 
 
 _MEANS_OF_IMPORTS = (
@@ -275,7 +305,7 @@ class _BuildFile:
 BUILD_FILES = (
     _BuildFile(("CTestCustom.cmake", "CTestTestfile.cmake"), (), _whole),
     _BuildFile(("CMakeLists.txt", "*.cmake"), CMAKE, _cmake),
-    _BuildFile(("CMakePresets.json", "CMakeUserPresets.json"), CMAKE, _whole),
+    _BuildFile(("CMakePresets.json", "CMakeUserPresets.json", "CMakeCache.txt"), CMAKE, _whole),
     _BuildFile(("meson.build", "meson_options.txt", "meson.options", "*.wrap"), ("meson", "ninja"), _whole),
     _BuildFile(
         ("BUILD", "BUILD.bazel", "WORKSPACE", "WORKSPACE.*", "MODULE.bazel", "*.bzl", ".bazelrc"), BAZEL, _whole

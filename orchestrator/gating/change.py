@@ -16,6 +16,7 @@ from .build_files import is_beside, is_build_file, is_read
 from .commands import addopts_in, programs_run
 from .control import BaseRun
 from .diff import FilePatch, parts_of
+from .kinds import may_be_settings
 from .lost_tests import Grants
 from .makefiles import MAKEFILES
 from .named_files import named_by_settings
@@ -44,6 +45,8 @@ MAX_CODE_CHARS = 8_000_000  # that are looked through
 MAX_SOURCE_CHARS = 4_000_000  # that are taken apart, to tell words from deeds
 MAX_HINTED = 5  # files that a hint names; a pattern for more is a person's to choose
 _VERSION = re.compile(r"\b(?:v\d+\.|\d+\.\d+\.)[\w.+-]+")
+# A command of Django's (`manage.py test`), which an application may have in place of its own.
+_DJANGOS = re.compile(r"(?:.*/)?management/commands/(\w+)\.py")
 # Programs that run what a repository's files say: which others that are cannot be told without them.
 LEADS_ON = frozenset((*READ_BY, *UNCLEAR, "sh", "bash", "zsh", "docker", "podman", "compose"))
 
@@ -131,6 +134,8 @@ async def _runner_accesses(judged: Sequence[FilePatch], trees: Trees, parts: Seq
     looked, code_chars, source_chars = _Looked(), 0, 0
     strict = runs_its_texts(parts)
     for part in filter(is_code_under_test, judged):
+        if part.old_path and not is_code_under_test(replace(part, path=part.old_path)):
+            part = replace(part, content=await _as_new(part, trees))
         code_chars += sum(map(len, part.lines(b"+")))
         if part.is_binary:
             looked.hidden.append(part.path)
@@ -144,6 +149,15 @@ async def _runner_accesses(judged: Sequence[FilePatch], trees: Trees, parts: Seq
             source_chars += len(before or "") + len(after or "")
             looked.accesses.append(runner_access(part, before, after))
     return looked
+
+
+async def _as_new(part: FilePatch, trees: Trees) -> bytes:
+    """What was no code before is looked at whole."""
+    text = await trees.text(part.path, after=True)
+    if text is None:
+        return part.content
+    lines = text.split("\n")
+    return "".join((f"@@ -0,0 +1,{len(lines)} @@\n", *(f"+{line}\n" for line in lines))).encode()
 
 
 def _is_test(part: FilePatch, rules: GateRules) -> bool:
@@ -204,14 +218,15 @@ async def _gate_files(
         if path in changed and (name in invoked.scripts or posixpath.basename(name) != posixpath.basename(path)):
             by_links.setdefault(path, []).append(name)
     if trees.mirror is None:
-        invoked = replace(ANYTHING, scripts=invoked.scripts, texts=invoked.texts)
+        invoked = replace(ANYTHING, scripts=invoked.scripts, texts=invoked.texts, places=invoked.places)
     elif any(map(_may_have_settings, (*changed, *chain.from_iterable(by_links.values())))):
         invoked = await _with_what_tests_run(invoked, base, trees)
     in_place = await shadowing_files(parts, base, trees, texts=invoked.texts, subpath=subpath, base_run=base_run)
     known = {*changed, *base}
     named = await named_by_settings(
-        base, trees, among=known, scripts=invoked.scripts, texts=invoked.texts, subpath=subpath, runs=invoked.runs
-    )
+        base, trees, among=known, changed=changed, scripts=invoked.scripts, texts=invoked.texts, subpath=subpath,
+        runs=invoked.runs,
+    )  # fmt: skip
 
     def is_of_a_tool(path: str) -> bool:
         is_named = path in named and not is_test(path) and not holds_settings(path)
@@ -273,7 +288,17 @@ async def _is_of_gate(part: FilePatch, invoked: Invoked, trees: Trees, programs:
         return is_run or any(map(invoked.runs, checkers))
     if is_run or any(map(is_gate_file, part.paths)):
         return True
-    return any(not is_test_file(path) and settings_like(path, programs) for path in part.paths)
+    if any(not is_test_file(path) and settings_like(path, programs) for path in part.paths):
+        return True
+    if any(found and found[1] in programs_in(invoked.texts) for found in map(_DJANGOS.fullmatch, part.paths)):
+        return True
+    return any(_is_beside(path, invoked.places) and may_be_settings(path, invoked.runs) for path in part.paths)
+
+
+def _is_beside(path: str, places: Collection[str] | None) -> bool:
+    """Does it lie where programs run that may look for it?"""
+    folder = posixpath.dirname(path)
+    return places is None or not folder or folder.removesuffix(".config").rstrip("/") in places
 
 
 async def _with_what_tests_run(invoked: Invoked, base: Sequence[str], trees: Trees) -> Invoked:

@@ -51,6 +51,10 @@ _ROOT = re.compile(
 _ADDOPTS = re.compile(r"\baddopts\b[^\n]*+(?:\n[ \t\]]+[^\n]*+)*+")
 _HERE = re.compile(r"(?:\$\{?\w+\}?|\$\(\w+\)|\{\w+\})/")  # a variable that most often is the folder itself
 _MAKE = re.compile(r"(?<![\w./-])g?make(?![\w.-])")
+_OTHER_MAKEFILES = re.compile(
+    r"^[ \t]*(?:-?include|sinclude)[ \t]|\bMAKEFILES\b|[ \t](?:-[a-zA-Z]*f|--(?:make)?file)\b", re.MULTILINE
+)
+_GOAL = re.compile(r"[A-Za-z][\w-]*")
 _NO_COMMAND = re.compile(r"(?:^|[ \t])#.*$|^\[.*\]$", re.MULTILINE)  # comments, and headings of settings
 _MAKE_ITSELF = re.compile(r"\$[({]MAKE[)}]")
 _PYTHON_OR_UNITTEST = re.compile(r"python|pypy|unittest")
@@ -68,6 +72,7 @@ _ALONE = re.compile(
     r"-[sqydi]|--(?:silent|quiet|verbose|yes|force|if-present|offline|prefer-offline|ignore-scripts|frozen-lockfile)"
     r"|--(?:no-[\w-]+|immutable|production|prod|bun|color|foreground-scripts|non-interactive|[\w-]+=.*)"
 )
+_SHORT_SCRIPTS: dict[str, str] = dict.fromkeys(("t", "tst", "it", "install-test", "cit", "install-ci-test"), "test")
 _NAME = re.compile(r"[\w.:/-]+")
 _SEVERAL = re.compile(r"[\s,:;\"'\[\]]+")
 
@@ -168,8 +173,13 @@ def addopts_in(settings: str) -> list[str]:
 
 
 def makes_in(texts: Iterable[str]) -> frozenset[str] | None:
-    """The goals that `make` is asked for (an empty one: by no name); None where they cannot be told."""
-    return _asked(texts, _MAKE, _goals)
+    """The goals that `make` is asked for (an empty one: by no name); None where they cannot be told. Where one makefile
+    is read with others, whatever these texts say may be needed of it."""
+    texts = list(texts)
+    goals = _asked(texts, _MAKE, _goals)
+    if goals and any(_OTHER_MAKEFILES.search(text) for text in texts):
+        goals |= {word for text in texts for word in _GOAL.findall(text)}
+    return goals
 
 
 def scripts_in(texts: Iterable[str]) -> frozenset[str] | None:
@@ -222,7 +232,8 @@ def _goals(words: Sequence[str]) -> list[str] | None:
             return None
         elif not word.startswith("-") and "=" not in word:
             goals.append(word)
-    return goals or [""]
+    values = [word.partition("=")[2] for word in words if "=" in word]  # of variables, which may be needed
+    return [*(goals or [""]), *(name for value in values for name in _GOAL.findall(value))]
 
 
 def _scripts(words: Sequence[str]) -> list[str] | None:
@@ -241,9 +252,8 @@ def _scripts(words: Sequence[str]) -> list[str] | None:
         return []
     if plain[0] in ("run", "run-script"):
         return plain[1:2]
-    if manager == "npm":
-        return {"t": ["test"], "tst": ["test"], "test": ["test"], "start": ["start"]}.get(plain[0])
-    return plain[:1]
+    found = [_SHORT_SCRIPTS.get(plain[0], plain[0])]
+    return found if manager != "npm" or found[0] in ("test", "start") else None
 
 
 def _environments(words: Sequence[str]) -> list[str] | None:

@@ -42,7 +42,7 @@ _FLAT = str.maketrans("()[],=", "      ")
 _KEYWORDS = frozenset(
     ("if", "then", "do", "else", "elif", "while", "until", "!", "{", "}", "-", "run:", "time", "sudo")
 )
-_INCLUDE = frozenset(("include", "-include", "sinclude"))
+_LISTERS = frozenset(("find", "fd", "ls", "echo", "printf", "cat", "git"))  # of files that another command runs
 _CHANGES = frozenset(("cd", "pushd", "chdir"))
 _FOLDER_KEYS = frozenset(("cwd", "dir", "chdir", "changedir", "change_dir", "working-directory", "working_directory"))
 _FOLDER = re.compile(
@@ -232,6 +232,8 @@ class _Command:
     __slots__ = ("_is_shell", "_led", "_names", "_words")
 
     def __init__(self, led: Led, words: list[str], is_shell: bool) -> None:
+        if is_shell and words[0].startswith(("@", "+", "-")):  # of a recipe
+            words = [words[0].lstrip("@+-"), *words[1:]]
         self._led, self._words, self._is_shell = led, words, is_shell
         self._names = [_name_of(word) for word in words]
 
@@ -240,6 +242,7 @@ class _Command:
         led.programs.update(self._names)
         at = self._start()
         name = self._names[at] if at < len(words) else ""
+        self._variables()
         self._options(name)
         self._interpreters()
         if name:
@@ -254,10 +257,10 @@ class _Command:
         led.main.add(name)
         if word in (".", "source"):
             led.run.update(rest[:1])
-        elif word in _INCLUDE:
-            led.run.update(rest)
         elif word == "for":
             led.looped.update(rest[2:])
+        elif word in _LISTERS:
+            led.looped.update(rest)
         elif name in _CHANGES or name.endswith((".cd", ".chdir")):
             self._go(next((word for word in rest if word != "--" and not word.startswith("-")), "."))
         is_label = any(one.endswith(":") for one in (word, *rest[:3]))
@@ -272,15 +275,9 @@ class _Command:
         """Behind keywords, variables and programs whose arguments are a command."""
         words, names, at = self._words, self._names, 0
         while at < len(words):
-            if words[at] in _KEYWORDS or not names[at]:
-                at += 1
-            elif found := _ASSIGNMENT.match(words[at]):
-                if found[1] in _OBEYED_VARIABLES:
-                    self._led.run.add(words[at][found.end() :])
+            if words[at] in _KEYWORDS or not names[at] or _ASSIGNMENT.match(words[at]):
                 at += 1
             elif words[at + 1 : at + 2] and words[at + 1] in _ASSIGNED:  # of make: a list of files, or a command
-                if words[at] in _OBEYED_VARIABLES:
-                    self._led.run.update(words[at + 2 : at + 3])
                 at += 2
                 if at < len(words) and not words[at].isidentifier() and not re.fullmatch(r"[a-z-]+", words[at]):
                     return len(words)
@@ -291,6 +288,14 @@ class _Command:
             else:
                 break
         return at
+
+    def _variables(self) -> None:
+        """Those that name a file for a program to obey, wherever they are set."""
+        for at, word in enumerate(self._words):
+            if (found := _ASSIGNMENT.match(word)) and found[1] in _OBEYED_VARIABLES:
+                self._led.run.add(word[found.end() :])
+            elif word in _OBEYED_VARIABLES and self._words[at + 1 : at + 2] and self._words[at + 1] in _ASSIGNED:
+                self._led.run.update(self._words[at + 2 : at + 3])
 
     def _go(self, folder: str) -> None:
         is_untold, rest = untold(folder)
@@ -329,6 +334,7 @@ class _Command:
         for at, name in enumerate(self._names):
             if at < last or not _ANY_INTERPRETER.fullmatch(name):
                 continue
+            led.is_open |= "xargs" in self._names[:at]
             _, no_file, with_value = next(one for one in _INTERPRETERS if one[0].fullmatch(name))
             is_run, is_python = not _RUN_FIRST.fullmatch(name), _PYTHON.fullmatch(name)
             last = at + 1

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .commands import WRAPPERS
-from .makefiles import MAKEFILES, text_that_goals_reach
+from .makefiles import MAKEFILES, what_goals_reach
 from .scripts import Invoked, invoked_by
 from .settings_of import reached_entries
 from .trees import Trees
@@ -126,7 +126,7 @@ class _Reading:
         if not _is_makefile(path):
             return self._in_shell(text)
         if self.invoked.goals is not None and path in MAKEFILES:
-            text = text_that_goals_reach(text, self.invoked.goals)
+            text = what_goals_reach(text, self.invoked.goals)
         if re.search(r"^[ \t]*\.(?:IGNORE|ONESHELL)\b|MAKEFLAGS", text, re.MULTILINE):
             return "the Makefile's own flags"
         variables = dict(re.findall(r"^(\w+)[ \t]*[:?]*=[ \t]*(\S.*)$", text, re.MULTILINE))

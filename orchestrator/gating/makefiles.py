@@ -1,123 +1,172 @@
-"""The part of a Makefile that its given goals can run: the rules that they need, and all that is no rule. Pure.
+"""The part of a Makefile that its given goals can run. Pure.
 
-Where that cannot be said for sure the whole file counts: with conditions, `define`, and names that are made up by
-functions.
+All of its text counts, in its order, but for what is known to be harmless: rules with plain names that the goals do not
+need, names behind `.PHONY` that nothing else says, and plain variables for documentation. Where it cannot be said what
+the goals need the whole file counts: with conditions, `define`, and names that are made up.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
-_ASSIGNMENT = re.compile(r"\s*(?:(?:export|override|private)\s+)*([\w.-]+)\s*(?:[:?+!]|::|:::)?=")
 _UNCLEAR = re.compile(
-    r"^[ \t]*(?:ifn?eq|ifn?def|else|endif|define|endef|vpath|load|undefine)\b"
-    r"|\b(?:wildcard|eval|call|foreach)\b|\.DEFAULT_GOAL|\.SECONDEXPANSION|\.RECIPEPREFIX|\0",
+    r"^[ \t]*(?:ifn?eq|ifn?def|else|endif|define|endef|vpath|load|undefine)\b|^[ \t]*export[ \t]*$|\.EXPORT_ALL"
+    r"|\b(?:wildcard|eval|call|foreach|value)\b|\.DEFAULT_GOAL|\.SECONDEXPANSION|\.RECIPEPREFIX|\0"
+    r"|\$[({][\w.-]*\$",  # a variable whose name is made up
     re.MULTILINE,
 )
-# What does something while the file is read, or brings in what may.
-_ACTS = re.compile(r"[({]\s*(?:shell|file|guile)\s|!=|^\s*(?:-?include|sinclude)\b")
 _FOLDED = re.compile(r"(?<!\\)((?:\\\\)*+)\\\n[ \t]*")  # two backslashes are one that the line ends with
 _PLAIN = re.compile(r"[A-Za-z][\w-]*")
+# A rule's first line, of names and variables alone: behind `;`, `=`, `%` and a second `:` stands something else.
+_HEAD = re.compile(
+    r"(?!(?:(?:un)?export|override|private|s?include)[ \t])"
+    r"(?P<targets>[A-Za-z][\w-]*+(?:[ \t]+[A-Za-z][\w-]*+)*+)[ \t]*::?(?P<needs>[^=;:#\\%]*)(?:#.*)?"
+)
+_PHONY = re.compile(r"\.PHONY[ \t]*:(?P<names>[\w \t-]*)(?:#.*)?")
+_ASSIGNMENT = re.compile(
+    r"[ \t]*(?:(?:export|override|private)[ \t]+)*(?P<name>[\w.-]+)[ \t]*(?P<how>[?+!]|:{1,3})?=(?P<value>.*)"
+)
+_OF_TARGET = re.compile(r":[ \t]*(?:(?:export|override|private)[ \t]+)*[\w.-]+[ \t]*(?:[?+!]|:{1,3})?=.*")
 # What tools for documentation want to be told; nothing else reads it.
-_OF_DOCS = re.compile(r"(?:SPHINX|MKDOCS|DOCS?)\w*|SOURCEDIR|BUILDDIR")
-# A rule of n targets is kept n times: no Makefile's own text is as long as this then.
-MAX_KEPT_CHARS, _OF_EACH = 4 * 1024 * 1024, 8
+_OF_DOCS = re.compile(r"(?P<name>(?:SPHINX|MKDOCS|DOC(?!KER))\w*|SOURCEDIR|BUILDDIR)[ \t]*(?:[?+]|:{1,3})?=[^$]*")
+_USE = re.compile(r"(?<![\w-])\$[({](\w+)[)}](?![\w-])")
+# Of make, and of just: other files that are read, and variables of these.
+_INCLUDES = re.compile(
+    r"^[ \t]*(?:(?:-?include|sinclude|import\??)[ \t]+|set[ \t]+[\w-]+[ \t]*:=)(?P<names>.*)"
+    r"|^[ \t]*mod\??[ \t]+(?P<module>\w+)(?P<path>.*)",
+    re.MULTILINE,
+)
+_THE_SAME = re.compile(r"\$[({](?:wildcard|sort|strip|realpath|abspath|firstword|lastword)[ \t]+([^$(){},]*)[)}]")
+_VALUE = re.compile(r"\$[({](\w+)[)}]")
+MAX_DEPTH, MAX_CHARS = 5, 20_000  # of variables in variables
 MAKEFILES = ("Makefile", "makefile", "GNUmakefile")  # whose own rule, if there is one, runs before all others
 
 
 @dataclass(slots=True)
-class _Makefile:
-    """`rest`: whatever is no rule with a plain name, in order. `heads`: of rules whose needs hold variables. `acts`:
-    some line outside of recipes may do something while it is read."""
+class _Rule:
+    """With its recipe. Without `targets`: other lines, which always count."""
 
-    rules: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    needs: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    phony: set[str] = field(default_factory=set[str])
-    rest: list[str] = field(default_factory=list[str])
-    heads: list[str] = field(default_factory=list[str])
-    acts: bool = False
-
-    @property
-    def first(self) -> str:
-        return next(iter(self.rules), "")
+    lines: list[str]
+    targets: Sequence[str] = ()
+    needs: str = ""
 
 
-def what_goals_reach(text: str, goals: Collection[str]) -> str | tuple[list[str], dict[str, list[str]], set[str]]:
-    """Comparable; an empty goal is the file's own. The text itself where nobody can say.
+def what_goals_reach(text: str, goals: Collection[str]) -> str:
+    """An empty goal is the file's own. The text itself where nobody can say.
 
     >>> docs = "test:\\n\\tpytest\\n\\ndocs:\\n\\tsphinx-build\\n"
     >>> what_goals_reach(docs, ["test"]) == what_goals_reach(docs + "\\tcp -r out web\\n", ["test"])
     True
     """
-    if _UNCLEAR.search(text) or (found := _read(text)) is None:
+    if _UNCLEAR.search(text):
         return text
-    wanted = {goal or found.first for goal in goals} | {*MAKEFILES, "FORCE"}
-    # whatever a variable holds may be a goal, too
-    wanted |= {word for line in found.rest for word in _PLAIN.findall(line)} & found.rules.keys()
-    waiting = list(wanted)
+    rules, phony = _read(text)
+    others = [line for rule in rules if not rule.targets for line in rule.lines]
+    first = next((rule.targets[0] for rule in rules if rule.targets), "")
+    # whatever another line says may be a goal, too
+    wanted = {goal or first for goal in goals} | {word for line in others for word in _PLAIN.findall(line)}
+    wanted = _needed(rules, wanted | {*MAKEFILES, "FORCE"})
+    is_kept = [not rule.targets or not wanted.isdisjoint(rule.targets) for rule in rules]
+    heads = [rule.needs for rule, kept in zip(rules, is_kept, strict=True) if kept]
+    heads += [_OF_TARGET.sub(":", line) for line in others if _may_be_head(line)]
+    told = _told(others)
+    if any(_makes_names_up(head, told) for head in heads):
+        return text
+    lines: list[str] = []
+    for rule, kept in zip(rules, is_kept, strict=True):
+        lines += rule.lines if kept else rule.lines[:1] if "$" in rule.needs else []
+    words = {word for line in lines if not _OF_DOCS.fullmatch(line) for word in re.findall(r"[\w-]+", line)}
+    lines = [line for line in lines if not (found := _OF_DOCS.fullmatch(line)) or found["name"] in words]
+    return "\n".join((*lines, f".PHONY: {' '.join(sorted(phony & words))}"))
+
+
+def _may_be_head(line: str) -> bool:
+    return ":" in line and not line.startswith("\t") and not _ASSIGNMENT.fullmatch(line)
+
+
+def _needed(rules: Sequence[_Rule], wanted: Collection[str]) -> set[str]:
+    """These names, and all that their rules need."""
+    by_name: dict[str, list[_Rule]] = {}
+    for rule in rules:
+        for target in rule.targets:
+            by_name.setdefault(target, []).append(rule)
+    found, waiting, seen = set(wanted), list(wanted), set[int]()
     while waiting:
-        more = found.needs.get(waiting.pop(), set[str]()) - wanted
-        wanted |= more
+        new = [rule for rule in by_name.get(waiting.pop(), ()) if id(rule) not in seen]
+        seen.update(map(id, new))
+        more = {name for rule in new for name in _PLAIN.findall(rule.needs)} - found
+        found |= more
         waiting += more
-    reached = {name: lines for name, lines in found.rules.items() if name in wanted}
-    told = "\n".join((*found.rest, *(line for lines in reached.values() for line in lines)))
-    used = frozenset(re.findall(r"\$[({](\w+)", told))
-    rest = [line for line in found.rest if not _is_for_docs(line, used) or (found.acts and _is_made_up(line))]
-    if found.acts:
-        rest += found.heads
-    return rest, reached, found.phony & wanted
+    return found
 
 
-def text_that_goals_reach(text: str, goals: Collection[str]) -> str:
-    found = what_goals_reach(text, goals)
-    if isinstance(found, str):
-        return found
-    return "\n".join((*found[0], *(line for lines in found[1].values() for line in lines)))
+def _told(lines: Sequence[str]) -> set[str]:
+    """Variables that nobody but these lines gives a value, and each of them in plain words."""
+    given = [found for line in lines if (found := _ASSIGNMENT.fullmatch(line))]
+    unclear = {one["name"] for one in given if one["how"] in ("?", "!") or re.search("[$%]", one["value"])}
+    return {one["name"] for one in given} - unclear
 
 
-def _is_for_docs(line: str, used: Collection[str]) -> bool:
-    found = _ASSIGNMENT.match(line)
-    return bool(found and _OF_DOCS.fullmatch(found[1]) and found[1] not in used)
+def _makes_names_up(head: str, told: Collection[str]) -> bool:
+    """May it have a plain name that no line of the file says? One with a slash or a dot is none."""
+    patterns = [word for word in re.split(r"[\s:|;]+", head) if "%" in word]
+    if any(_PLAIN.fullmatch(word.replace("%", "x")) for word in patterns):
+        return True
+    uses = list(_USE.finditer(head))
+    is_told = all(use[1] in told or head[use.end() : use.end() + 1] in ("/", ".") for use in uses)
+    return not is_told or "$" in _USE.sub("", head)
 
 
-def _is_made_up(line: str) -> bool:
-    return "$" in line or "!=" in line
-
-
-def _read(text: str) -> _Makefile | None:
-    """None where it would be much longer than its text."""
-    found = _Makefile()
-    current: list[list[str]] = []
-    kept = 0
+def _read(text: str) -> tuple[list[_Rule], set[str]]:
+    """And the names behind `.PHONY`."""
+    rules, phony = [_Rule([])], set[str]()
     for line in _FOLDED.sub(r"\1 ", text.replace("\r\n", "\n")).split("\n"):
         if line.startswith("\t"):
-            if (kept := kept + len(current) * (len(line) + _OF_EACH)) > MAX_KEPT_CHARS:
-                return None
-            for lines in current or [found.rest]:
-                lines.append(line)
+            rules[-1].lines.append(line)
+        elif not line.strip() or line.lstrip().startswith("#"):
             continue
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        found.acts = found.acts or _ACTS.search(line) is not None
-        head, colon, needs = line.partition("#")[0].partition(":")
-        is_rule = bool(colon) and "=" not in head and not _ASSIGNMENT.match(line)
-        # `\#` is no comment: such a line counts as it stands
-        targets, needs = head.split() if is_rule and "\\#" not in line else [], needs.lstrip(":").strip()
-        if targets == [".PHONY"]:
-            found.phony |= set(needs.split())
-            current = [[]]
-        elif targets and all(_PLAIN.fullmatch(target) for target in targets):
-            if (kept := kept + len(targets) * (len(needs) + _OF_EACH)) > MAX_KEPT_CHARS:
-                return None
-            current = [found.rules.setdefault(target, []) for target in targets]
-            if _is_made_up(line):
-                found.heads.append(line)
-            for target in targets:
-                found.rules[target].append(f"{target}: {needs}")
-                found.needs.setdefault(target, set()).update(_PLAIN.findall(needs))
+        elif found := _HEAD.fullmatch(line):
+            needs = found["needs"].strip()
+            rules.append(_Rule([f"{found['targets']}: {needs}"], found["targets"].split(), needs))
         else:
-            found.rest.append(line)
-            current = [found.rest] if is_rule else []
+            if rules[-1].targets:
+                rules.append(_Rule([]))
+            if found := _PHONY.fullmatch(line):
+                phony |= {*found["names"].split()}
+            else:
+                rules[-1].lines.append(line)
+    return rules, phony
+
+
+def files_included(text: str) -> set[str] | None:
+    """Paths, or behind a variable how they end; some are patterns. None where nobody can tell.
+
+    >>> sorted(files_included("M := $(wildcard mk/*.mk)\\ninclude $(M)\\n-include $(TOP)/a.mk\\nimport 'b.just'"))
+    ['$_/a.mk', 'b.just', 'mk/*.mk']
+    """
+    includes = list(_INCLUDES.finditer(text))
+    if not includes:
+        return set()
+    values: dict[str, list[str]] = {}
+    for line in text.split("\n"):
+        if not line.startswith("\t") and (given := _ASSIGNMENT.fullmatch(line)) and given["how"] != "!":
+            values.setdefault(given["name"], []).append(given["value"].partition("#")[0])
+    found: set[str] = set()
+    for include in includes:
+        if module := include["module"]:
+            names = f"{module}.just {module}/mod.just {module}/justfile {module}/.justfile {include['path']}"
+        else:
+            names = include["names"].partition("#")[0]
+        for _ in range(MAX_DEPTH):
+            names = _VALUE.sub(lambda one: " ".join(values.get(one[1], [one[0]])), names)
+            names = _THE_SAME.sub(r"\1", _THE_SAME.sub(r"\1", names))
+            if len(names) > MAX_CHARS:
+                return None
+        for name in re.split(r"[\s,\"'\[\]]+", names):
+            name = re.sub(r"^\$[({]\w+[)}]/", "$_/", name)
+            if "$" in name.removeprefix("$_/") or "`" in name:
+                return None
+            found |= {name} - {""}
     return found

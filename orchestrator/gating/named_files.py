@@ -11,6 +11,7 @@ from itertools import islice
 from .build_files import CARGO, CMAKE, NODE, PHP, RUBY, Runs
 from .cmake_files import named_by_tests
 from .commands import addopts_in
+from .kinds import is_source_or_data
 from .names import JS_SETTINGS, PYTEST_SETTINGS
 from .trees import Trees
 
@@ -64,7 +65,7 @@ _CONFIG = re.compile(r"(?:conf|jest|vitest|mocha|karma).*\.(?:[cm]?[jt]s|json)$"
 _REQUIRED = re.compile(r"(?:--require|-r)[ =]*([\w./-]+)")
 _YAML_LINE = re.compile(r"^(?:([\w-]+):)?(.*)$", re.MULTILINE)
 _WORD = re.compile(r"[\w@./-]+")
-_PLUGIN = re.compile(r"(?<![\w-])-p[\s=,\"']*+([A-Za-z_]\w*(?:\.\w+)*)(?![\w:.])")
+_PLUGIN = re.compile(r"(?:(?<![\w-])-p|\bPYTEST_PLUGINS)[\s:=,\"']*+([A-Za-z_]\w*(?:\.\w+)*)(?![\w:.])")
 
 Named = tuple[tuple[str, ...], str]  # the keys that it stands below, and the text
 
@@ -74,6 +75,7 @@ async def named_by_settings(
     trees: Trees,
     *,
     among: Collection[str],
+    changed: Iterable[str],
     scripts: Iterable[str],
     texts: Iterable[str],
     subpath: str,
@@ -84,17 +86,23 @@ async def named_by_settings(
     found = {path for text in texts if "pytest" in text for path in _plugins_in(text, subpath, among)}
     waiting = {path: keys for path in base if (keys := _keys_that_count(path, runs)) is not None}
     waiting |= {path: frozenset[str]() for path in scripts if _CONFIG.search(posixpath.basename(path))}
+    above = {folder for path in changed for folder in _above(path)}
     seen = set[str]()
     known = frozenset(base)
     chars_left = MAX_CHARS
     for _ in range(MAX_ROUNDS):
-        paths = sorted(waiting.keys() - seen, key=lambda path: (path.count("/"), path))[: MAX_SETTINGS - len(seen)]
+        # those above what is changed come first: where there are very many, the last ones are not read
+        order = sorted(
+            waiting.keys() - seen, key=lambda path: (posixpath.dirname(path) not in above, path.count("/"), path)
+        )
+        paths = order[: MAX_SETTINGS - len(seen)]
         seen.update(paths)
         more: dict[str, frozenset[str]] = {}
         for path, text in zip(paths, await trees.texts(paths), strict=True):
             folder, text = posixpath.dirname(path), text or ""
             if posixpath.basename(path) in PYTEST_SETTINGS:
-                found |= {*_plugins_in("\n".join(addopts_in(text)), folder, among)}
+                addopts = "\n".join(addopts_in(text))
+                found |= {*_plugins_in(addopts, folder, among), *_files_in(addopts, folder, among)}
                 continue
             for keys, named in literals(path, text)[:MAX_LITERALS]:
                 if waiting[path] and waiting[path].isdisjoint(keys or ("",)):
@@ -180,6 +188,20 @@ def _candidates(keys: tuple[str, ...], named: str, folder: str, subpath: str) ->
     for place in {folder, subpath}:
         path = posixpath.normpath(posixpath.join(place, plain))
         yield from (f"{path}{ending}" for ending in endings)
+
+
+def _above(path: str) -> Iterator[str]:
+    while path:
+        path = posixpath.dirname(path)
+        yield path
+
+
+def _files_in(options: str, folder: str, among: Collection[str]) -> Iterator[str]:
+    """That options name, and that are neither code nor data: `--cov-config=ci/cov.ini`; or `@options.txt`."""
+    for word in _WORD.findall(options):
+        path = posixpath.normpath(posixpath.join(folder, word.lstrip("@")))
+        if path in among and (word.startswith("@") or not is_source_or_data(path)):
+            yield path
 
 
 def _plugins_in(text: str, folder: str, among: Collection[str]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from envelope.pattern import match
@@ -97,7 +97,7 @@ _NO_SETTINGS = frozenset(
         *("java", "swift", "dart", "flutter", "sudo", "exit", "exec", "ls", "tee", "xargs", "curl", "tar", "config"),
     )
 )
-_SETTINGS_LIKE = re.compile(r"\..+|.*(?:rc|ignore)|.*\.(?:cfg|conf|ini|toml|neon)|[\w-]+\.config\.\w+")
+_SETTINGS_LIKE = re.compile(r"\..+|.*(?:rc|ignore)|.*\.(?:cfg|conf|ini|toml|neon)|[\w-]+\.conf(?:ig)?\.\w+")
 # What ends like this is data as often, but for what lies at the top or among settings.
 _MAYBE_SETTINGS = re.compile(r".*\.(?:ya?ml|jsonc?|json5|xml|properties)")
 _FOLDERS_OF_SETTINGS = re.compile(r"(?:.*/)?(?:\.?(?:config|configs|conf|settings|github|ci|build|tools|etc|lint))?")
@@ -114,7 +114,17 @@ JS_SETTINGS = (
 )
 # Settings and hooks of runners and checkers: whoever writes them decides what passes.
 GATE_FILES = (
-    *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "noxfile.py", "nose.cfg"),
+    *(
+        "conftest.py",
+        "pytest.ini",
+        ".pytest.ini",
+        "pytest.toml",
+        ".pytest.toml",
+        "tox.ini",
+        "toxfile.py",
+        "noxfile.py",
+        "nose.cfg",
+    ),
     *(
         "sitecustomize",
         "sitecustomize.*",
@@ -184,9 +194,18 @@ def settings_like(path: str, programs: Collection[str]) -> bool:
     is_maybe = _MAYBE_SETTINGS.fullmatch(name) and (not folder or _FOLDERS_OF_SETTINGS.fullmatch(f"/{folder}"))
     if not _SETTINGS_LIKE.fullmatch(name) and not is_maybe:
         return False
+    return any(span in programs and span not in _NO_SETTINGS for span in name_spans(name))
+
+
+def name_spans(name: str, *, first_alone: bool = False) -> Iterator[str]:
+    """Names of programs that a file's name may have in it: `.NAMErc`, `NAME.toml`; or that it begins with.
+
+    >>> list(name_spans(".git-cliffrc")), list(name_spans("a.b.cfg", first_alone=True))
+    (['git', 'git-cliff', 'cliff'], ['a', 'a-b', 'a-b-cfg'])
+    """
     parts = [part for part in re.split(r"[._-]+", _ENDINGS.sub("", name.lower())) if part]
-    spans = ("-".join(parts[at:to]) for at in range(len(parts)) for to in range(at + 1, at + 1 + _MAX_PARTS))
-    return any(span in programs and span not in _NO_SETTINGS for span in spans)
+    for at in range(min(len(parts), 1) if first_alone else len(parts)):
+        yield from ("-".join(parts[at:to]) for to in range(at + 1, min(at + _MAX_PARTS, len(parts)) + 1))
 
 
 def is_test_module(path: str) -> bool:

@@ -11,18 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from .diff import FilePatch
-from .names import is_test_file
+from .kinds import may_be_code
 
-CODE = (
-    *(".py", ".pyi", ".pyx", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".tsx", ".jsx", ".sh", ".rb", ".php", ".pl"),
-    *(".go", ".rs", ".java", ".kt", ".scala", ".groovy", ".cs"),
-)
 MAX_LINE_CHARS = 120
 MAX_PIECE_CHARS, OVERLAP_CHARS = 10_000, 500  # no pattern matches more than the latter
 # What makes a runner say something else than what it saw, or end before it has seen anything.
 _REACHES = re.compile(
     r"\b(?:_pytest|pytest_runtest_\w+|pytest_sessionfinish|pytest_terminal_summary|pytest_collection\w*|pytest_plugins)\b"
-    r"|\bPYTEST_\w+|junit_?xml|\bos\._exit\b|sys\.modules\[.(?:pytest|unittest)"
+    r"|\bPYTEST_\w+|\bTEST_RUNNER\b|junit_?xml|\bos\._exit\b|sys\.modules\[.(?:pytest|unittest)"
     r"|unittest\.(?:TestCase|TestResult|TextTestRunner|TextTestResult|case|result|runner|main)\.?\w* *="
     r"|\bprocess\.reallyExit\b|\b(?:sitecustomize|usercustomize)\b"
     r"|\bJEST_WORKER_ID\b|\bVITEST(?:_\w+)?\b|\bMOCHA_\w+"
@@ -80,7 +76,7 @@ NOTHING = RunnerAccess()
 
 def is_code_under_test(part: FilePatch) -> bool:
     """Does it bring code that is no test's?"""
-    return part.status != "D" and part.path.endswith(CODE) and not is_test_file(part.path)
+    return part.status != "D" and may_be_code(part.path, is_binary=part.is_binary)
 
 
 def is_suspicious(part: FilePatch) -> bool:

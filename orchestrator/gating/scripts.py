@@ -15,7 +15,8 @@ from ..strange_toml import read_toml
 from .build_files import table_in
 from .commands import environments_in, makes_in, scripts_in, without_files_read
 from .followed import PROSE, led_by, untold
-from .makefiles import MAKEFILES, text_that_goals_reach
+from .kinds import is_source_or_data, may_be_included
+from .makefiles import MAKEFILES, files_included, what_goals_reach
 from .names import is_test_file
 from .settings_of import reached_entries
 
@@ -131,8 +132,8 @@ Read = Callable[[str], Awaitable[bytes | None]]  # a file of the base; None wher
 class Invoked:
     """What a gate's commands lead to: `scripts`, and the `texts` of the commands and of all these.
 
-    `goals`, `entries`, `environments`: what `make`, a package.json's managers and tox are asked for, and `words`: what
-    programs there may be. None: it cannot be told, so that it may be anything.
+    `goals`, `entries`, `environments`: what `make`, a package.json's managers and tox are asked for, `words`: what
+    programs there may be, and `places`: folders that they run in. None: it cannot be told, so that it may be anything.
     """
 
     scripts: frozenset[str] = frozenset()
@@ -141,6 +142,7 @@ class Invoked:
     entries: frozenset[str] | None = None
     environments: frozenset[str] | None = None
     words: frozenset[str] | None = None
+    places: frozenset[str] | None = None
 
     def runs(self, program: str) -> bool:
         return self.words is None or program in self.words
@@ -175,7 +177,7 @@ async def invoked_by(
     commands, known = tuple(commands), frozenset(among)
     tests = frozenset(filter(is_test, known))
     contents: dict[str, str] = {}
-    base, led_to = _Files(known, tests), dict[_Text, set[str]]()
+    base, led_to, places = _Files(known, tests), dict[_Text, set[str]](), list[Collection[str] | None]()
 
     async def text_of(path: str) -> str:
         if path not in contents:
@@ -184,7 +186,8 @@ async def invoked_by(
 
     def scripts_of(text: _Text) -> set[str]:
         if text not in led_to:
-            led_to[text] = _scripts_of(text, folder, base)
+            led_to[text], folders = _scripts_of(text, folder, base)
+            places.append(folders)
         return led_to[text]
 
     invoked = _asked_for(frozenset(), commands, is_all=True)
@@ -192,7 +195,8 @@ async def invoked_by(
         for _ in range(MAX_ROUNDS):
             before, invoked = invoked, await _followed(commands, folder, scripts_of, text_of, invoked)
             if (before.goals, before.entries) == (invoked.goals, invoked.entries):
-                return invoked
+                told = [some for some in places if some is not None]
+                return replace(invoked, places=frozenset(chain(*told)) if len(told) == len(places) else None)
         return await _followed(commands, folder, scripts_of, text_of, ANYTHING)
     except _TooManyError:
         return replace(ANYTHING, scripts=frozenset(filter(_is_code, known - tests)), texts=commands)
@@ -269,6 +273,21 @@ class _Files:
                 self._spend(len(found))
                 yield from (path for path in found if path in self._known and f"/{path}".endswith(f"/{end}"))
 
+    def included(self, names: Iterable[str] | None, places: Sequence[str], *, is_anywhere: bool) -> set[str]:
+        """By `make`, which looks for a name in more than one folder. None is any."""
+        if names is None:
+            return set(filter(may_be_included, self._known))
+        found: set[str] = set()
+        for name in names:
+            found.update(self.run_by(name, places, is_anywhere=is_anywhere or not _GLOB.search(name), endings=("",)))
+        return found
+
+    def below(self, word: str, places: Iterable[str]) -> Iterator[str]:
+        tops = tuple(f"{_joined(place, word)}/".removeprefix("./") for place in places)
+        self._spend(len(self._inside) * len(tops))
+        for folder in (one for one in self._inside if f"{one}/".startswith(tops)):
+            yield from {posixpath.join(folder, one) for one in self._inside[folder]} & self._known
+
     def _matching(self, pattern: str, places: Iterable[str] | None) -> Iterator[str]:
         above, name = posixpath.split(pattern)
         folders: Iterable[str] = self._inside
@@ -311,7 +330,8 @@ async def _followed(
     return _asked_for(frozenset(scripts), texts, is_all=is_all)
 
 
-def _scripts_of(text: _Text, folder: str, base: _Files) -> set[str]:
+def _scripts_of(text: _Text, folder: str, base: _Files) -> tuple[set[str], Collection[str] | None]:
+    """And the folders that it runs in; None for any."""
     content = without_files_read(text.content)
     led = led_by(content, is_shell=text.is_shell)
     places = dict.fromkeys((folder, text.folder))
@@ -333,23 +353,29 @@ def _scripts_of(text: _Text, folder: str, base: _Files) -> set[str]:
         endings = _ENDINGS if text.is_shell or "/" in word else ("",)  # `run` may be any word of a program
         found = base.run_by(word, places, is_anywhere=is_anywhere, endings=endings)
         named.update(found)
+    if text.is_shell:
+        named |= base.included(files_included(content), places, is_anywhere=is_anywhere)
     for word in (*led.given, *(led.looped if led.is_open else ())):
         named.update(path for path in base.run_by(word, places, is_anywhere=is_anywhere) if _is_code(path))
+    for word in led.looped if led.is_open else ():
+        named.update(path for path in base.below(word, places) if _is_code(path))
     for module in led.modules | set(_MODULE.findall(content)):
         path = module.replace(".", "/")
         for ending in (".py", "/__main__.py"):
             named.update(base.at(f"{path}{ending}", places))
     for word in words:
-        found = base.at(word, places)
-        named.update(path for path in found if text.is_direct or _is_script(path) or (led.is_open and _is_code(path)))
-    return named
+        is_run = text.is_direct or word.startswith("@")  # `pytest @more-options`
+        for path in base.at(word.lstrip("@"), places):
+            if is_run or _is_script(path) or not is_source_or_data(path) or (led.is_open and _is_code(path)):
+                named.add(path)
+    return named, None if is_anywhere else ["" if place == "." else place for place in places]
 
 
 def _told(path: str, content: str, asked: Invoked) -> list[_Text]:
     """What a file tells its reader to run; of a package's description, its scripts alone."""
     folder, name = posixpath.split(path)
     if name in MAKEFILES and asked.goals is not None:
-        return [_Text(text_that_goals_reach(content, asked.goals), False, folder)]
+        return [_Text(what_goals_reach(content, asked.goals), False, folder)]
     if name.endswith(PROSE) or name.startswith(".git") or name.isupper():  # LICENSE
         return [_Text(content, False, folder, is_shell=False)]
     if name == "pyproject.toml":

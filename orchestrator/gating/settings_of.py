@@ -31,7 +31,12 @@ PYTEST_INI = ("pytest.ini", ".pytest.ini")  # which count where they are new or 
 PACKAGE_JSON_KEYS = ("jest", "mocha", "ava", "nyc", "c8", "vitest", "type", "babel", "eslintConfig", "overrides")
 CARGO_KEYS = ("test", "bench", "lib", "bin", "profile", "lints")
 # Scripts of a package.json that its managers run by themselves.
-LIFECYCLE = frozenset(("preinstall", "install", "postinstall", "preprepare", "prepare", "postprepare", "prepublish"))
+LIFECYCLE = frozenset(
+    (
+        *("preinstall", "install", "postinstall", "preprepare", "prepare", "postprepare", "prepublish", "dependencies"),
+        "pnpm:devPreinstall",
+    )
+)
 
 
 class Asked(Protocol):

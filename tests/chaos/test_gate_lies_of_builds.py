@@ -106,6 +106,10 @@ INI = "[pytest]\n# our settings\nmarkers =\n    slow: slow ones\n"
 READ_OTHERWISE = {
     "Makefile: a variable of docs": ("Makefile", MAKE, f"DOCS := $(shell {COPY})\n{MAKE}"),
     "Makefile: needs of docs": ("Makefile", MAKE, MAKE.replace("docs:\n", f"docs: $(shell {COPY})\n")),
+    "Makefile: .PHONY": ("Makefile", f".PHONY: test\n{MAKE}", f".PHONY: test $(shell {COPY})\n{MAKE}"),
+    "Makefile: a name that is made up": (
+        "Makefile", f"P = .pr\ntest: $(P:.%=%)ep\nprep:\n{MAKE}", f"P = .pr\ntest: $(P:.%=%)ep\nprep:\n\t{COPY}\n{MAKE}"
+    ),
     "Makefile: two backslashes": (
         "Makefile", MAKE, f"{MAKE}\techo \\\\\ntest:\n\t{COPY}; python -m pytest -q -p no:cacheprovider\n"
     ),
@@ -133,6 +137,12 @@ SCRIPT = "import subprocess, sys\nsys.exit(subprocess.call({0!r}, shell=True))\n
 LED = {
     "a Makefile's script in Python": ({"Makefile": "test:\n\tpython run.py\n"}, "run.py", SCRIPT, "make test"),
     "what a script sources": ({"t.sh": ". ./lib.inc\nrun\n"}, "lib.inc", "run() {{ {0}; }}\n", "sh t.sh"),
+    "what a Makefile includes by a pattern": (
+        {"Makefile": "M := $(wildcard mk/*.mk)\ninclude $(M)\n"},
+        "mk/t.mk",
+        "test:\n\t{0}\n",
+        "make test",
+    ),
     "a folder that cannot be told": ({}, "sub/Makefile", "test:\n\tcd ..; {0}\n", "cd $(ls | grep sub) && make test"),
 }
 

@@ -36,7 +36,7 @@ from orchestrator.gating.build_files import BUILD_FILES
 from orchestrator.gating.commands import roots_in, without_files_read
 from orchestrator.gating.diff import FilePatch, parts_of
 from orchestrator.gating.followed import led_by
-from orchestrator.gating.makefiles import text_that_goals_reach
+from orchestrator.gating.makefiles import what_goals_reach
 from orchestrator.gating.named_files import literals
 from orchestrator.gating.runner_access import runner_access, runs_its_texts
 from orchestrator.gating.scripts import programs_in
@@ -174,7 +174,7 @@ def _settings(data: bytes) -> None:
         has_other_settings(name, data, b"-", _Asked())
     for name in ("jest.config.js", ".mocharc.yml", "bunfig.toml", ".rspec"):
         literals(name, _text(data))
-    text_that_goals_reach(_text(data), ["test"])
+    what_goals_reach(_text(data), ["test"])
     programs_in([_text(data)])
     for is_shell in (True, False):
         led_by(_text(data), is_shell=is_shell)

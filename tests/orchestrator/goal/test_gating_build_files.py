@@ -219,11 +219,17 @@ TOOLS = (
             ("1.0.0", "1.1.0"),
             ("eslint .", "eslint src"),
             ('"^5.0.0"', '"^6.0.0"'),
+            ('"version"', '"description": "x", "keywords": ["y"], "engines": {"node": ">=22"}, "version"'),
+            ('"version"', '"prettier": {"semi": false}, "eslintIgnore": ["x"], "lint-staged": {}, "version"'),
             ('"chai"', '"vitest": "1.x || >=2", "chai"'),
             ('"left-pad": "^1.0.0"', '"is-odd": "latest"'),
             ('"^5.0.0"', '"catalog:"'),
         ),
         lies=(
+            *(
+                ('"version"', f'"{key}": {{"a": "./x"}}, "version"')
+                for key in ("bin", "config", "wireit", "tap", "unknown")
+            ),
             ("./lib/expect.mjs", "./lib/nothing.mjs"),
             ('"import": "./index.mjs"', '"import": "./other.mjs"'),
             ('"import": "./index.mjs", "default": "./b.mjs"', '"default": "./b.mjs", "import": "./index.mjs"'),
@@ -357,6 +363,7 @@ TOOLS = (
             ("'java'", "'fake'"),
             ("'g:h:1.0'", "files('fake.jar')"),
             ("test {", "/*\n// */\ntest {"),
+            ("test {", '"""\n// ${exit()}\n"""\ntest {'),
         ),
     ),
     Tool("gradle.properties", "./gradlew test", "version=1\nfast=yes\n", daily=(("=1", "=2"),), lies=(("yes", "no"),)),
@@ -403,6 +410,7 @@ TOOLS = (
             ('"~> 7.0"', 'git: "x"'),
             ("gems.example", "fake.example"),
             ('"~> 7.0"', '"#{exit}"'),
+            ('gem "rspec', 'x = <<~X\n  #{exit}\nX\ngem "rspec'),
         ),
     ),
     Tool(
@@ -525,6 +533,13 @@ export default defineConfig({
         ("ctest", {"CMakeLists.txt": "include(cmake/some.inc)"}, "cmake/some.inc", True),
         ("ctest", {"CMakeLists.txt": "my_add_test(a src/core.c)"}, "src/core.c", False),
         ("rake test", {}, "lib/tasks/a.rake", True),
+        ("cmake -B build && ctest", {}, "build/CMakeCache.txt", True),
+        ("python -m pytest", {"pytest.ini": "[pytest]\naddopts = --cov-config=ci/cov.ini\n"}, "ci/cov.ini", True),
+        ("python -m pytest", {"pytest.ini": "[pytest]\naddopts = @ci/more.txt\n"}, "ci/more.txt", True),
+        ("python -m pytest", {"pytest.ini": "[pytest]\naddopts = --doctest-modules a.py\n"}, "a.py", False),
+        ("PYTEST_PLUGINS=calc.plug pytest", {}, "calc/plug.py", True),
+        ("npx mocha", {"p/web/.mocharc.yml": "require: ./a.js", **{f"p/{n}/package.json": "{}" for n in range(220)}},
+         "p/web/a.js", True),
         ("gradle test", {"gradlew": "x"}, "gradle/wrapper/gradle-wrapper.properties", True),
         ("go test ./...", {"api/go.mod": "module a\n"}, "api/vendor/x/y.go", True),
         ("go test ./...", {"api/go.mod": "module a\n"}, "api/shop/vendor/y.go", False),
@@ -538,6 +553,8 @@ export default defineConfig({
         ("python -m pytest", {"pytest.ini": "[pytest]\naddopts = -p calc.plug\n"}, "calc/plug.py", True),
         ("python -m pytest", {"pytest.ini": "[pytest]\naddopts = -p no:calc\n"}, "calc.py", False),
         ("mkdir -p calc && python -m unittest", {}, "calc.py", False),
+        ("python manage.py test -v 2", {"manage.py": "import os"}, "shop/management/commands/test.py", True),
+        ("python manage.py test -v 2", {"manage.py": "import os"}, "shop/management/commands/load.py", False),
     ],
 )  # fmt: skip
 async def test_what_a_runner_loads_is_the_gates(command, base, path: str, is_edited: bool, tmp_path: Path):
@@ -622,7 +639,6 @@ CHECKED = {
     "lychee": "lychee.toml", "npx cspell": "cspell.json", "cargo fmt --check": "rustfmt.toml",
     "clang-format": "src/.clang-format", "hatch test": "hatch.toml", "task test": "Taskfile.dist.yml",
     "rake": "rakefile", "tox": "tox.toml", "poe test": "poe_tasks.toml", "./tools/speller --all": "conf/speller.yaml",
-    "spell-it": ".spell-it.d.toml", "uvx reuse lint": ".reuse.cfg",
 }  # fmt: skip
 FREE = (
     ("ruff check . && npm test", ".npmignore"),
@@ -633,12 +649,33 @@ FREE = (
     ("black --check . && python -m pytest", "docs/black.md"),
     ("black --check . && python -m pytest", "shop/black.py"),
     ("black --check . && python -m pytest", "tests/data/black.toml"),
-    ("black --check . && python -m pytest", "blackjack.toml"),
     ("node --test", ".node-version"),
     ("go test ./...", ".goreleaser.yml"),
     ("hatch test", "mkdocs.yml"),
     ("ruff check . && python -m pytest", "config/shop.yaml"),
-)
+    *(("python -m pytest", name) for name in (
+        ".gitattributes", ".mailmap", ".editorconfig", ".readthedocs.yaml", ".gitlab-ci.yml", ".bumpversion.cfg",
+        ".codecov.yml", ".env.example", ".DS_Store", "uv.lock", "requirements.txt",
+        "MANIFEST.in", "Dockerfile", "VERSION",
+        "LICENSE", "data.csv", "logo.svg", "app.py", "shop/unittest.cfg", "shop/data.edn", "shop/.hidden", "data.json",
+        "docker-compose.yml", "tailwind.config.js", "shop/app.conf", "next.config.js", "bin/add", "book.toml",
+    )),
+    ("npm test", "tailwind.config.js"),
+    ("npm test", ".nvmrc"),
+    ("cd web && npm test", "api/nest.config.ts"),
+)  # fmt: skip
+# No program is known to read them: whoever lies where a gate's commands run may be somebody's settings.
+UNPLACED = (
+    *(("python -m pytest", name) for name in (
+        "unittest.cfg", ".testr.conf", "behave.ini", "blackjack.toml", ".reuse.cfg", ".spell-it.d.toml", "Guardfile",
+        "deps.edn", ".env.test", ".gitmodules", "uv.toml", "toxfile.py", ".config/runner.kdl",
+    )),
+    ("npx wdio", "wdio.conf.ts"),
+    ("npm test", "svelte.config.js"),
+    ("cd web && npm test", "web/nightwatch.conf.js"),
+    ("make -C sub test", "sub/runner.toml"),
+    ("cd $WHERE && python -m pytest", "shop/unittest.cfg"),
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -646,7 +683,7 @@ def all_settings(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Trees
     """Each file is edited."""
     root = tmp_path_factory.mktemp("settings")
     git(root, "init", "-q")
-    paths = {*CHECKED.values(), *(path for _, path in FREE)}
+    paths = {*CHECKED.values(), *(path for _, path in (*FREE, *UNPLACED))}
     for text in ("x = 1\n", "x = 2\n"):
         write(root, dict.fromkeys(paths, text))
     diff = git(root, "diff", "-p", "-M", "--binary", "--full-index", "HEAD^", "HEAD")
@@ -667,12 +704,18 @@ async def test_settings_of_a_checker_count_where_it_is_run(command: str, all_set
 
 
 async def test_settings_of_checkers_that_nobody_runs_are_free(all_settings):
-    assert await counting(all_settings, "python -m pytest -q") == set()
+    unplaced = {path for command, path in UNPLACED if command == "python -m pytest"}
+    assert await counting(all_settings, "python -m pytest -q") == unplaced
 
 
 @pytest.mark.parametrize(("command", "path"), FREE)
 async def test_what_is_only_called_like_settings_is_free(command: str, path: str, all_settings):
     assert await counting(all_settings, command, path) == set()
+
+
+@pytest.mark.parametrize(("command", "path"), UNPLACED)
+async def test_what_may_be_settings_counts_where_the_commands_run(command: str, path: str, all_settings):
+    assert await counting(all_settings, command, path) == {path}
 
 
 @pytest.mark.parametrize("path", [".rspec-local", "phpunit.dist.xml"])

@@ -200,6 +200,9 @@ LED_BASE = dict.fromkeys(
 )
 
 
+MAKEABLE = {"ci.mk", "ci.ini", "rules.inc", "lib/lib.inc", "sub/Makefile", "sub/deep/Makefile", "rakefile"}
+
+
 @pytest.mark.parametrize(
     ("command", "files", "found"),
     [
@@ -245,6 +248,34 @@ LED_BASE = dict.fromkeys(
         ("python t.py", {"t.py": "run('python', other)\nrun(f'cd {ROOT} && python {core}')\n"}, {"t.py"}),
         ("make test", {"Makefile": "test:\n\t@echo see (docs/x.md)\n", "docs/x.md": "`calc/core.py` runs"}, set()),
         ("make test", {"Makefile": "SRC = calc/core.py calc/other.py\ntest:\n\tpytest $(SRC)\n"}, set()),
+        # what is included, as far as that can be told
+        ("make test", {"Makefile": "include $(wildcard lib/*.inc)\n"}, {"lib/lib.inc"}),
+        ("make test", {"Makefile": "-include $(sort $(wildcard lib/*.inc))\n"}, {"lib/lib.inc"}),
+        ("make test", {"Makefile": "M := $(wildcard lib/*.inc) ci.mk\ninclude $(M)\n"}, {"lib/lib.inc", "ci.mk"}),
+        ("make test", {"Makefile": "M = rules.inc\nM += ci.mk\ninclude $M ${M}\n"}, {"rules.inc", "ci.mk"} | MAKEABLE),
+        ("make test", {"Makefile": "include $(addprefix lib/,lib.inc)\n"}, MAKEABLE),
+        ("make test", {"Makefile": "include $(dir $(lastword $(MAKEFILE_LIST)))*.mk\n"}, MAKEABLE),
+        ("make test", {"Makefile": "-include $(LOCAL)\n"}, MAKEABLE),
+        ("make -Ilib test", {"Makefile": "include lib.inc\n"}, {"lib/lib.inc"}),
+        ("just test", {"justfile": "import? 'rules.inc'\nmod lib\n", "lib/mod.just": ""},
+         {"justfile", "rules.inc", "lib/mod.just"}),
+        ("just test", {"justfile": "set dotenv-filename := 'check.env'\n", "check.env": ""}, {"justfile", "check.env"}),
+        # what a text names that is no source and no data
+        ("make test", {"Makefile": "test:\n\t@. lib/lib.inc; pytest\n"}, {"lib/lib.inc"}),
+        ("make test", {"Makefile": "test:\n\t@source lib/lib.inc\n"}, {"lib/lib.inc"}),
+        ("make test", {"Makefile": "test:\n\t@for f in calc/c*.py; do python $$f; done\n"}, {"calc/core.py"}),
+        ("make test", {"Makefile": "export BASH_ENV := README.md\n"}, {"README.md"}),
+        ("make test", {"Makefile": "export PYTEST_ADDOPTS := -c ci.ini\n"}, {"ci.ini"}),
+        ("sh t.sh", {"t.sh": "export BASH_ENV=README.md\n"}, {"t.sh", "README.md"}),
+        ("sh t.sh", {"t.sh": "find calc -name '*.py' -exec python {} +\n"}, {"t.sh", "calc/core.py", "calc/other.py"}),
+        ("sh t.sh", {"t.sh": "ls calc/*.py | xargs -n1 python\n"}, {"t.sh", "calc/core.py", "calc/other.py"}),
+        ("sh t.sh", {"t.sh": "cat lib/lib.inc | sh\n"}, {"t.sh", "lib/lib.inc"}),
+        ("python -m pytest @requirements.txt", {}, {"requirements.txt"}),
+        ("make test", {"Makefile": "test:\n\tpytest @requirements.txt\n"}, {"requirements.txt"}),
+        ("poe test", {"pyproject.toml": "[tool.poe]\ninclude = 'ci.toml'\nenvfile = 'check.env'\n", "ci.toml": "",
+                      "check.env": ""}, {"poe_tasks.toml", "pyproject.toml", "ci.toml", "check.env"}),
+        ("tox -e py", {"tox.ini": "[testenv]\nset_env = file|check.env\n", "check.env": ""},
+         {"tox.toml", "tox.ini", "check.env"}),
         # what is data there
         ("make test", {"Makefile": "test: calc/core.py\n\tpytest calc/core.py\n"}, set()),
         ("make test", {"Makefile": "test:\n\truff check calc/core.py\n\tmypy --strict calc/core.py\n"}, set()),
@@ -414,11 +445,19 @@ PACKAGE = """{"scripts": {"test": "npm run build && jest", "build": "tsc", "docs
         ("make $TARGET", "Makefile", MAKEFILE, "docs out", "docs web", True),
         ("sh -c 'make test'", "Makefile", MAKEFILE, "docs out", "docs web", True),
         ("make test > out 2>&1", "Makefile", MAKEFILE, "docs out", "docs web", False),
+        ("make test PYTHON='nice python3 -m'", "Makefile", MAKEFILE, "docs out", "docs web", False),
+        ("make test PYTHON=docs", "Makefile", MAKEFILE, "docs out", "docs web", True),
+        ("make -f a.mk test", "Makefile", MAKEFILE, "black", "x; black", True),
+        ("make -f a.mk test", "Makefile", MAKEFILE, "docs out", "docs web", False),
+        ("make -C sub test", "Makefile", MAKEFILE, "black", "x; black", True),
         ("npm test", "package.json", PACKAGE, "typedoc", "typedoc --out web", False),
         ("npm test", "package.json", PACKAGE, "jest", "true", True),
         ("npm test", "package.json", PACKAGE, "tsc", "true", True),
         ("npm test", "package.json", PACKAGE, "echo", "cp fake node_modules", True),
         ("npm test", "package.json", PACKAGE, "docs", "postinstall", True),
+        ("npm test", "package.json", PACKAGE, "docs", "dependencies", True),
+        *((command, "package.json", PACKAGE, "jest", "true", True) for command in ("pnpm t", "npm it", "yarn test")),
+        *((command, "package.json", PACKAGE, "typedoc", "x", False) for command in ("pnpm t", "npm t", "yarn test")),
         ("npx run-s test", "package.json", PACKAGE, "typedoc", "typedoc --out web", True),
         ("npx jest", "package.json", PACKAGE, "typedoc", "typedoc --out web", True),
         ("pytest", "tox.ini", TOX, "ruff check", "ruff check src", False),
@@ -444,6 +483,7 @@ PACKAGE = """{"scripts": {"test": "npm run build && jest", "build": "tsc", "docs
 )
 async def test_settings_count_as_far_as_the_commands_lead_to_them(command, name, before, old, new, is_other):
     files = {name: before.encode(), "check.py": b"import lint", "Makefile": MAKEFILE.encode()}
+    files |= {"a.mk": b"test: lint\n", "sub/Makefile": b"include ../Makefile\ntest: lint\n"}
 
     async def read(path: str) -> bytes | None:
         return files.get(path)
@@ -469,7 +509,38 @@ async def test_settings_count_as_far_as_the_commands_lead_to_them(command, name,
         ("docs:\n", "docs: a\\# $(shell cp a b)\n", True),
         ("X = $(shell cp a b)\ndocs:\n", "X = $(shell cp a b)\ndocs: $(X)\n", True),
         ("V = $(shell date)\ndocs:\n", "V = $(shell date)\ndocs: deps\n\techo $(shell date)\nhtml: docs\n", False),
-        ("docs:\n", "docs: $(PAGES)\n", False),
+        ("docs:\n", "docs: $(PAGES)\n", True),
+        (".PHONY: test\n", ".PHONY: test $(shell cp a b)\n", True),
+        (".PHONY: test\n", ".PHONY: test docs # words\n", False),
+        (".PHONY: test\n", ".PHONY: test\n.PHONY: X := $(shell cp a b)\n", True),
+        ("docs:\n", "docs:: $(shell cp a b)\n", True),
+        ("docs:\n", "docs: ; x\n", True),
+        ("test: prep\nprep: ; @true\n", "test: prep\nprep: ; @true#x; cp a b\n", True),
+        ("docs:\n", "docs:\ninclude docs: a.mk\n", True),
+        ("docs:\n", "docs:\nexport docs: X\n", True),
+        ("X = prep\ntest: $(X)\nprep:\n", "X = prep\ntest: $(X)\nprep:\n\tcp a b\n", True),
+        ("X = prep\ntest: $(X)\ndocs:\n", "X = prep\ntest: $(X)\ndocs:\n\techo\n", False),
+        ("X = prep\ntest: $(X)\nprep:\n", "test: $(X)\nX = prep\nprep:\n", True),
+        # names that are made up
+        *(
+            (f"X = ep\n{head}\nprep:\n", f"X = ep\n{head}\nprep:\n\tcp a b\n", True)
+            for head in (
+                "test: $(X:%=pr%)",
+                "test: pr$(X)",
+                "test: $(addprefix pr,$(X))",
+                "test: $(Y)",
+                "test: ${Y}",
+                "Y ?= $(X)\ntest: $(Y)",
+                "Y = pr$(X)\ntest: $(Y)",
+                "test: ext\n%xt: pr%p",
+                "$(X): ; x\ntest: pr$X",
+                "test: $(lastword $(MAKEFILE_LIST))",
+                "test: .x/a\n.x/a: $(Y)",
+            )
+        ),
+        ("test: ${VENV}/bin\ndocs:\n", "test: ${VENV}/bin\ndocs:\n\techo\n", False),
+        ("test: X = $(Y)\ndocs:\n", "test: X = $(Y)\ndocs:\n\techo\n", False),
+        ("test: %.o\n%.o: %.c\n\tcc $<\ndocs:\n", "test: %.o\n%.o: %.c\n\tcc $<\ndocs:\n\techo\n", False),
         ("docs:\n", "docs:\n\techo \\\\\ntest:\n\tcp a b\n", True),
         ("docs:\n", "docs:\n\techo \\\n\ttest:\n\tcp a b\n", False),
         ("docs:\n", "docs:\n\techo \\\r\n  more\n", False),
@@ -579,6 +650,7 @@ def edit(path: str, *lines: str, status: str = "") -> bytes:
 @pytest.mark.parametrize(
     "line",
     ["import _pytest", 'os.environ["PYTEST_ADDOPTS"] = ""', "os._exit(0)", "def pytest_runtest_makereport():",
+     'TEST_RUNNER = "a.Runner"',
      "unittest.TestCase.run = run", 'sys.modules["pytest"] = None', 'path = "/tmp/junitxml"'],
 )  # fmt: skip
 def test_code_that_reaches_for_its_runner_is_shown(line: str):
@@ -586,9 +658,16 @@ def test_code_that_reaches_for_its_runner_is_shown(line: str):
     assert runner_access(part).reached == (f"src/a.py:1: {line}",)
 
 
+@pytest.mark.parametrize("path", ["bin/add", "a.vue", "a.c", "a.ex", "a.pyw", "app/run", "a.unknown"])
+def test_code_is_looked_at_whatever_its_name_ends_with(path: str):
+    [part] = parts_of(edit(path, "+PYTEST_CURRENT_TEST"))
+    assert runner_access(part).reached == (f"{path}:1: PYTEST_CURRENT_TEST",)
+
+
 @pytest.mark.parametrize(
     "content",
     [edit("README.md", "+set PYTEST_ADDOPTS"), edit("tests/test_a.py", "+import _pytest"), edit("src/a.py", "+x = 1"),
+     edit("Dockerfile", "+ENV PYTEST_ADDOPTS="), edit("LICENSE", "+_pytest"), edit("ci.yml", "+PYTEST_ADDOPTS: x"),
      edit("src/a.py", "-import _pytest", "+import _pytest  # moved")],
 )  # fmt: skip
 def test_words_tests_and_what_was_there_before_do_not_reach(content: bytes):
@@ -660,13 +739,15 @@ async def test_a_link_is_the_module_that_its_name_says_and_what_was_loaded_on_th
     ("path", "attributes", "is_hidden"),
     [
         ("calc.mjs", "", True), ("src/a.py", "", True), ("a.py", "*.py -diff", True), ("src/a.png", "", False),
-        ("tests/a.py", "", False), ("allowed.py", "", False),
+        ("tests/a.py", "", False), ("allowed.py", "", False), ("src/a.pyc", "", True), ("src/a.so", "", True),
+        ("lib/a.jar", "", True), ("bin/add", "", True), ("src/model.pkl", "", True), ("src/a.db", "", False),
+        ("src/__pycache__/a.cpython-312.pyc", "", False), ("docs/a.pdf", "", False), ("bin/add", "* -diff", True),
     ],
 )  # fmt: skip
 async def test_code_that_is_no_text_is_an_objection(path: str, attributes: str, is_hidden: bool, tmp_path: Path):
     git(tmp_path, "init", "-q")
     (tmp_path / ".gitattributes").write_text(f"{attributes}\n")
-    (tmp_path / path).parent.mkdir(exist_ok=True)
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / path).write_text("x = 1\n")
     git(tmp_path, "add", "-A")
     git(tmp_path, "commit", "-qm", "base")
@@ -677,6 +758,22 @@ async def test_code_that_is_no_text_is_an_objection(path: str, attributes: str, 
 
     assert [(one.code, one.names) for one in objections] == ([("runner_reached", (path,))] if is_hidden else [])
     assert all("no text" in one.message and "may_edit" in one.hint for one in objections)
+
+
+async def test_what_was_no_code_before_it_was_moved_is_looked_at_whole(tmp_path: Path):
+    git(tmp_path, "init", "-q")
+    (tmp_path / "snippet.txt").write_text("import os\nx = os.environ['PYTEST_CURRENT_TEST']\n")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "base")
+    git(tmp_path, "mv", "snippet.txt", "helper.py")
+    git(tmp_path, "commit", "-qm", "change")
+    diff = git(tmp_path, "diff", "-p", "-M", "--full-index", "HEAD^", "HEAD")
+    trees = Trees(Mirror(tmp_path / ".git"), "HEAD^", "HEAD")
+
+    found = await inspect(diff, trees, commands=["pytest"], subpath="", rules=GateRules(), scope=("edit:**",))
+
+    [objection] = found.objections
+    assert (objection.code, objection.message.partition(": ")[2][:12]) == ("runner_reached", "helper.py:2:")
 
 
 async def test_very_many_files_in_very_deep_folders_take_no_time():
