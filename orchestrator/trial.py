@@ -19,9 +19,9 @@ from repo.patch import apply_to_tree
 
 from .driver import Work
 from .gate import AGAIN, Gate
-from .gating.change import Inspection, inspect
+from .gating.change import Inspection, inspect, needs_its_settings
 from .gating.control import BaseRun, control_notes
-from .gating.diff import without
+from .gating.diff import FilePatch, without
 from .gating.known_ends import unclear_ends
 from .gating.lost_tests import NOTHING_LIFTED, Lifted, lifted_by
 from .gating.obsolete_tests import NONE_OBSOLETE, ObsoleteTests, obsolete_tests
@@ -206,6 +206,8 @@ class Trial:
         judges = any(part not in self.obsolete.parts for part in self.change.judged)
         if not self.objections and judges and not self._unproved():
             await self._judge_with_old_tests(diff, trees, self.after)
+        if not self.objections and self.change.steering and not self._unproved():
+            await self._judge_with_old_settings(diff, trees, self.after)
         if not self.objections and rules.repeat > 1:
             await self._repeat(changes, tree)
         if not self.objections and rules.clock:
@@ -315,20 +317,13 @@ class Trial:
 
     async def _judge_with_old_tests(self, diff: bytes, trees: Trees, after: Run) -> None:
         """The change edits tests that nobody asked it to edit: it must pass with those of the base, too."""
-        gate, obsolete = self.gate, frozenset(self.obsolete.parts)
-        parts = dict.fromkeys(part for part in self.change.judged if part not in obsolete)
-        rest, _ = await gate.driver.aside(lambda: without(diff, lambda part: part in parts))
+        gate, parts = self.gate, self._judged
         edited = [path for part in parts for path in part.paths]
-        if rest:
-            try:
-                tree = await apply_to_tree(trees.mirror.git_dir, trees.base, rest) if trees.mirror else ""
-            except PatchRefused:  # a file of tests has become a folder, or the other way round
-                self.objections.append(does_not_fit(edited, gate.rules))
-                return
-            changes = await gate.stored(rest, trees, tree)
-            run = await self._settled(changes, f"with the tests of {self.base or 'the base'}", reference=after)
-        else:
-            tree, run = "", self.before
+        found = await self._run_without(parts, diff, trees, f"with the tests of {self.base or 'the base'}", after)
+        if found is None:  # a file of tests has become a folder, or the other way round
+            self.objections.append(does_not_fit(edited, gate.rules))
+            return
+        run, tree = found
         lifted = self.obsolete.let_go(lost_tests(self.before, run))
         self.objections += with_old_tests(
             self.before,
@@ -343,6 +338,58 @@ class Trial:
         )
         if not self.objections:
             self.notes.append(f"with the tests as {self.base or 'the base'} has them the gate passes as well")
+
+    async def _judge_with_old_settings(self, diff: bytes, trees: Trees, after: Run) -> None:
+        """The change edits files that nobody knows to be harmless: it must pass with those of the base, too, for a
+        runner, or what it starts, may obey them."""
+        steering, judged = self.change.steering, self._judged
+        edited = [path for part in steering for path in part.paths]
+        about = f"with other files of {self.base or 'the base'}"
+        found = await self._run_without((*steering, *judged), diff, trees, about, after)
+        if found is None:
+            self.objections.append(needs_its_settings(edited, self.gate.rules))
+            return
+        run, tree = found
+        if tree and run.tree != tree:
+            self.objections += self.against(self.before, run, tree, about)
+            return
+        against = with_old_tests(
+            self.before,
+            after,
+            run,
+            tree=tree,
+            rules=self.gate.rules,
+            edited=edited,
+            lifted=self.obsolete.let_go(lost_tests(self.before, run)) if judged else self.lifted,
+            touched=self._touched,
+            unclear=self.unclear,
+        )
+        if against:
+            self.objections.append(needs_its_settings(edited, self.gate.rules, against[0].names))
+        else:
+            self.notes.append(f"with {listed(edited)} as {self.base or 'the base'} has it the gate passes as well")
+
+    @property
+    def _judged(self) -> Sequence[FilePatch]:
+        """Edits of tests that nobody granted."""
+        obsolete = frozenset(self.obsolete.parts)
+        return tuple(dict.fromkeys(part for part in self.change.judged if part not in obsolete))
+
+    async def _run_without(
+        self, parts: Sequence[FilePatch], diff: bytes, trees: Trees, about: str, after: Run
+    ) -> tuple[Run, str] | None:
+        """What the gate sees on the change without these parts of it, and the tree of that; None where the rest cannot
+        be without them."""
+        gate, left_out = self.gate, frozenset(parts)
+        rest, _ = await gate.driver.aside(lambda: without(diff, lambda part: part in left_out))
+        if not rest:
+            return self.before, ""
+        try:
+            tree = await apply_to_tree(trees.mirror.git_dir, trees.base, rest) if trees.mirror else ""
+        except PatchRefused:
+            return None
+        changes = await gate.stored(rest, trees, tree)
+        return await self._settled(changes, about, reference=after), tree
 
     async def _repeat(self, changes: BlobRef | None, tree: str) -> None:
         """The further runs that have to pass as well: the first that does not is the last."""

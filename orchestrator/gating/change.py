@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -16,7 +17,7 @@ from .build_files import is_beside, is_build_file, is_read
 from .commands import addopts_in, programs_run
 from .control import BaseRun
 from .diff import FilePatch, parts_of
-from .kinds import may_be_settings
+from .kinds import folders_of_sources, may_be_settings, may_steer
 from .lost_tests import Grants
 from .makefiles import MAKEFILES
 from .named_files import named_by_settings
@@ -55,11 +56,13 @@ LEADS_ON = frozenset((*READ_BY, *UNCLEAR, "sh", "bash", "zsh", "docker", "podman
 class Inspection:
     """`test_files`: those that are edited or added. `judged`: parts of the diff without which the tests are as on the
     base; empty where there are none, or all were granted by name. A new test counts as well: it is code of the agent's
-    that runs inside the runner. `grants`: which tests may be edited, or be missing. `parts`: all of the diff."""
+    that runs inside the runner. `steering`: what programs of the gate may obey, as far as anybody knows. `grants`:
+    which tests may be edited, or be missing. `parts`: all of the diff."""
 
     objections: tuple[GateObjection, ...] = ()
     test_files: tuple[TestFileChange, ...] = ()
     judged: tuple[FilePatch, ...] = ()
+    steering: tuple[FilePatch, ...] = ()
     grants: Grants = field(default_factory=Grants)
     parts: tuple[FilePatch, ...] = ()
     notes: tuple[str, ...] = ()
@@ -114,10 +117,19 @@ async def inspect(
         ),
         test_files=tuple(_as_change(part) for part in tests),
         judged=() if len(grants.granted) == len(tests) else tuple(tests),
+        steering=await _steering(parts, trees, of_tests, rules),
         grants=grants,
         parts=parts,
         notes=(f"new code asks who runs it: {listed(asked, MAX_ASKED)}",) if asked else (),
     )
+
+
+async def _steering(
+    parts: Sequence[FilePatch], trees: Trees, of_tests: AbstractSet[str], rules: GateRules
+) -> tuple[FilePatch, ...]:
+    left = [part for part in parts if not _may_edit(part, rules) and of_tests.isdisjoint(part.paths)]
+    product = folders_of_sources(await trees.paths()) if left else frozenset[str]()
+    return tuple(part for part in left if any(may_steer(path, product) for path in part.paths))
 
 
 @dataclass(slots=True)
@@ -317,6 +329,17 @@ async def _with_what_tests_run(invoked: Invoked, base: Sequence[str], trees: Tre
 def _is_protected(path: str, subpath: str, rules: GateRules) -> bool:
     reports = [posixpath.normpath(posixpath.join(subpath, rules.junit))] if rules.junit else []
     return any(match(pattern, path) for pattern in (*rules.protect, *reports))
+
+
+def needs_its_settings(edited: Sequence[str], rules: GateRules, failing: Sequence[str] = ()) -> GateObjection:
+    """The change passes with its own `edited` files alone."""
+    such_as = f", such as {failing[0]}" if failing else ""
+    message = (
+        f"the change edits {listed(edited)}, which programs of the gate may obey, and is not accepted with what the "
+        f"base has in that place{such_as}"
+    )
+    hint = _may_edit_hint("if the product needs it", edited, rules)
+    return GateObjection.of("gate_edited", message, hint, edited)
 
 
 def _edited(found: Mapping[str, str], rules: GateRules) -> list[GateObjection]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 
 from .build_files import NODE, is_build_file
 from .names import CHECKERS, checkers_of, is_test_file, name_spans, settings_like
@@ -186,6 +186,52 @@ def may_be_included(path: str) -> bool:
     suffix = posixpath.splitext(name)[1]
     is_other = suffix != ".d" and (_is_known(suffix) or suffix == ".toml")
     return not is_other and not name.isupper() and not name.startswith(".git")
+
+
+# Data that programs may take words from, whatever it is for.
+_WORDS = frozenset((".txt", ".in", ".out", ".log", ".example", ".sample", ".map", ".patch", ".diff", ".db", ".sqlite"))
+_NO_PRODUCT = frozenset(
+    (
+        *("ci", "conf", "config", "configs", "settings", "build", "tools", "etc", "lint", "scripts", "script", "bin"),
+        *("hack", "dev", "make", "mk", "tasks", "checks", "cmake", "github", "gitlab", "circleci"),
+    )
+)
+
+
+def folders_of_sources(paths: Iterable[str]) -> frozenset[str]:
+    """Those with sources of the product, as their names say; the top is none."""
+    found = {posixpath.dirname(path) for path in paths if _is_source(path)}
+    return frozenset(folder for folder in found if folder and not _is_apart(folder) and not is_test_file(f"{folder}/x"))
+
+
+def may_steer(path: str, product: Collection[str]) -> bool:
+    """May a runner, or what it starts, be told something by this file? Not by sources, pictures, pages and what build
+    files say of dependencies; nor by data below the folders of the `product`.
+
+    >>> [may_steer(name, {"shop"}) for name in ("ci/args.txt", "Makefile", "shop/x/a.json", "a.json", "a.py", "a.png")]
+    [True, True, False, True, False, False]
+    """
+    folder, name = posixpath.split(path)
+    suffix = posixpath.splitext(name)[1]
+    if _is_source(path) or (suffix in _DATA and suffix not in _WORDS) or (is_build_file(path) and suffix != ".mk"):
+        return False
+    if any(span in _NO_RUNNERS for span in name_spans(name, first_alone=True)) or (not suffix and name.isupper()):
+        return False
+    while folder and not _is_apart(folder):
+        if folder in product:
+            return False
+        folder = posixpath.dirname(folder)
+    return True
+
+
+def _is_source(path: str) -> bool:
+    folder, name = posixpath.split(path)
+    suffix = posixpath.splitext(name)[1]
+    return suffix in _SOURCES or (not suffix and not _is_apart(folder) and may_be_code(path))
+
+
+def _is_apart(folder: str) -> bool:
+    return not _NO_PRODUCT.isdisjoint(part.lstrip(".") for part in folder.split("/"))
 
 
 def _is_known(suffix: str) -> bool:

@@ -57,6 +57,7 @@ class Runner:
         unlucky = {name for name in names if len(self.asked) in self.unlucky.get(name, ())}
         clock = task.input.params.get("clock", "")
         failed = {name for name in names if f"breaks {name}" in code} | unlucky
+        failed -= {line.removeprefix("mends ") for line in lines_of(files, "ci/")}
         failed |= {name for name in names if clock and f"breaks {name} later" in code}
         passed = [name for name in names if name not in failed]
         return {
@@ -188,6 +189,22 @@ async def test_an_edited_test_that_still_passes_as_it_was_is_shown(goal):
     assert (evidence.result, [file.path for file in evidence.test_files]) == ("verified", ["tests/t"])
     assert "the change edits 1 test file, +1 −0: M tests/t" in evidence.notes
     assert evidence.runs[-1].about == "with the tests of the base" and evidence.runs[-1].tests == 3
+
+
+async def test_a_change_must_pass_with_the_bases_settings_too(goal):
+    """Nobody knows of every file what may obey it: here it is the runner, and the gate's own look has no idea of it."""
+    files = {**FILES, "ci/words.txt": "nothing\n"}
+    lie = {"src/a": "breaks one\n", "ci/words.txt": "mends one\n"}
+
+    _, evidence = await goal(lie, files=files)
+    _, allowed = await goal(lie, files=files, rules=GateRules(may_edit=("ci/words.txt",)))
+    _, harmless = await goal({"src/a": "better\n", "ci/words.txt": "others\n"}, files=files)
+
+    assert codes(evidence) == ["gate_edited"]
+    assert evidence.objections[0].names == ("ci/words.txt",)
+    assert 'may_edit=["ci/words.txt"]' in evidence.objections[0].hint
+    assert allowed.result == harmless.result == "verified"
+    assert harmless.runs[-1].about == "with other files of the base"
 
 
 async def test_a_failing_test_that_is_only_edited_away_was_not_mended(goal, runner):
