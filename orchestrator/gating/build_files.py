@@ -66,7 +66,9 @@ def _lines_but(*harmless: str, shortened: str = "", comment: str = "") -> Reader
             line = whole_line.strip()
             # in a text of several lines `#{…}` and `${…}` are code
             is_comment = comment and line.startswith(comment) and not re.search(r"\*/|/\*|[{$`]", line)
-            if not line or is_comment or any(pattern.fullmatch(line) for pattern in patterns):
+            # a line behind `if (…)` without a brace is what that decides about
+            is_alone = not kept or not re.match(r"\s*(?:\}\s*)?(?:if|else|for|while)\b(?!.*\{\s*$)", kept[-1])
+            if not line or is_comment or (is_alone and any(pattern.fullmatch(line) for pattern in patterns)):
                 continue
             found = short.fullmatch(line) if short else None
             kept.append(line[: found.start("version")] + line[found.end("version") :] if found else whole_line)

@@ -19,7 +19,7 @@ from .control import BaseRun
 from .diff import FilePatch, parts_of
 from .kinds import folders_of_sources, may_be_settings, may_steer
 from .lost_tests import Grants
-from .makefiles import MAKEFILES
+from .makefiles import MAKEFILES, is_made_from
 from .named_files import named_by_settings
 from .names import (
     CHECKERS,
@@ -240,7 +240,12 @@ async def _gate_files(
         runs=invoked.runs,
     )  # fmt: skip
 
+    there = frozenset(base)
+    makes = invoked.runs("make") or invoked.runs("gmake")
+
     def is_of_a_tool(path: str) -> bool:
+        if makes and path not in there and is_made_from(path, known):
+            return True
         is_named = path in named and not is_test(path) and not holds_settings(path)
         return is_named or is_installed(path) or is_beside(path, known, invoked.runs)
 

@@ -36,7 +36,7 @@ _SET = re.compile(r"(?<![\w$.-])(\w++)[ \t]*+(?:[:?+!]|::)?=[ \t]*+([^\s;|&()`]*
 _ANSWER = re.compile(r"\$\(([^()\n]*+)\)|`([^`\n]*+)`")  # of a command
 _HERE: dict[str, str] = dict.fromkeys(("PWD", "pwd", "CURDIR", "toxinidir", "GITHUB_WORKSPACE"), ".")
 _USED = re.compile(r"\$(\w+)")
-_UNTOLD = re.compile(r".*(?:\$\w+|\$[@*\#?0-9!-]|\$$|[)}`])", re.DOTALL)
+_UNTOLD = re.compile(r".*(?:\$\w+|\$[@*\#?0-9!<^+%|-]|\$$|[)}`])", re.DOTALL)
 _MORE = re.compile(r"([,(\[])[ \t]*\n\s*")
 _FLAT = str.maketrans("()[],=", "      ")
 _KEYWORDS = frozenset(
@@ -261,6 +261,8 @@ class _Command:
             led.looped.update(rest[2:])
         elif word in _LISTERS:
             led.looped.update(rest)
+        elif name == "cargo" and "run" in rest:
+            led.run.update(f"$_/{one}" for told in rest for one in (f"{told}/src/main.rs", f"src/bin/{told}.rs"))
         elif name in _CHANGES or name.endswith((".cd", ".chdir")):
             self._go(next((word for word in rest if word != "--" and not word.startswith("-")), "."))
         is_label = any(one.endswith(":") for one in (word, *rest[:3]))
@@ -334,7 +336,6 @@ class _Command:
         for at, name in enumerate(self._names):
             if at < last or not _ANY_INTERPRETER.fullmatch(name):
                 continue
-            led.is_open |= "xargs" in self._names[:at]
             _, no_file, with_value = next(one for one in _INTERPRETERS if one[0].fullmatch(name))
             is_run, is_python = not _RUN_FIRST.fullmatch(name), _PYTHON.fullmatch(name)
             last = at + 1
@@ -358,6 +359,8 @@ class _Command:
                     if not is_after_option:  # else it may be that option's
                         break
                     last += 1
+            else:
+                led.is_open |= "xargs" in self._names[:at]
 
 
 def _first(words: Sequence[str]) -> Iterator[str]:

@@ -152,16 +152,17 @@ class _Reading:
             return _short(text)
         stops = _SETS_E.search(text) is not None
         running = [self._may_run_tests(words, depth) for words, _ in statements]
-        for number, ((words, after), kind) in enumerate(zip(statements, running, strict=True)):
+        for number, ((words, _), kind) in enumerate(zip(statements, running, strict=True)):
             if kind is None:
                 continue
             if kind:
                 return kind
-            is_last = number + 1 == len(statements)
-            following = statements[number + 1][0] if not is_last else []
-            is_quiet = after == "|" and following[:1] and posixpath.basename(following[0]) in _QUIET_ENDS
-            if not (is_last or after == "&&" or (after in (";", "\n") and stops) or is_quiet):
-                return _short(" ".join((*words, after, *following)))
+            end = number  # of what only shows what it is given, as `| tee log`
+            while statements[end][1] == "|" and _is_quiet(statements[end + 1 : end + 2]):
+                end += 1
+            after = statements[end][1]
+            if end + 1 < len(statements) and after != "&&" and not (after in (";", "\n") and stops):
+                return _short(" ".join((*words, after, *statements[end + 1][0])))
         if any(kind is not None for kind in running) and any(words[0] in _CONTROL for words, _ in statements):
             return _short(text)
         return ""
@@ -216,6 +217,10 @@ class _Reading:
 _HARMLESS = frozenset(
     ("pip", "pip3", "apt-get", "echo", "which", "command", "printf", "mkdir", "rm", "cd", "export", "test")
 )
+
+
+def _is_quiet(statements: Sequence[tuple[list[str], str]]) -> bool:
+    return any(posixpath.basename(words[0]) in _QUIET_ENDS for words, _ in statements)
 
 
 def _is_of_many(word: str) -> bool:

@@ -7,6 +7,7 @@ the goals need the whole file counts: with conditions, `define`, and names that 
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -41,6 +42,9 @@ _INCLUDES = re.compile(
 _THE_SAME = re.compile(r"\$[({](?:wildcard|sort|strip|realpath|abspath|firstword|lastword)[ \t]+([^$(){},]*)[)}]")
 _VALUE = re.compile(r"\$[({](\w+)[)}]")
 MAX_DEPTH, MAX_CHARS = 5, 20_000  # of variables in variables
+# Endings of what GNU make's own rules make `%`, or a source, of.
+_MAKES_PROGRAMS = (".sh", ".o", ".c", ".cc", ".C", ".cpp", ".p", ".f", ".F", ".m", ".r", ".s", ".S", ".mod")
+_MAKES_SOURCES = (".y", ".ym", ".yl", ".l", ".lm", ".w", ".web")
 MAKEFILES = ("Makefile", "makefile", "GNUmakefile")  # whose own rule, if there is one, runs before all others
 
 
@@ -138,6 +142,24 @@ def _read(text: str) -> tuple[list[_Rule], set[str]]:
             else:
                 rules[-1].lines.append(line)
     return rules, phony
+
+
+def is_made_from(path: str, known: Collection[str]) -> bool:
+    """May `make` make another file of it that is there, by a rule of its own: `Makefile` of `Makefile.sh`, `a.c` of
+    `a.y`, `x` of `s.x` or `RCS/x,v`?
+
+    >>> is_made_from("Makefile.sh", {"Makefile"}), is_made_from("a/RCS/b.py,v", {"a/b.py"}), is_made_from("a.sh", {"b"})
+    (True, True, False)
+    """
+    folder, name = posixpath.split(path)
+    plain = name.removesuffix(",v").removeprefix("s.")
+    if plain != name:
+        folder = posixpath.dirname(folder) if posixpath.basename(folder) in ("RCS", "SCCS") else folder
+        return posixpath.join(folder, plain) in known
+    stem, suffix = posixpath.splitext(path)
+    if suffix in _MAKES_PROGRAMS:
+        return stem in known
+    return suffix in _MAKES_SOURCES and any(f"{stem}{one}" in known for one in (".c", ".r", ".tex", ".p"))
 
 
 def files_included(text: str) -> set[str] | None:

@@ -13,12 +13,12 @@ from typing import Any, cast
 
 from ..strange_toml import read_toml
 from .build_files import table_in
-from .commands import environments_in, makes_in, scripts_in, without_files_read
+from .commands import environments_in, makes_in, programs_run, scripts_in, without_files_read
 from .followed import PROSE, led_by, untold
 from .kinds import is_source_or_data, may_be_included
 from .makefiles import MAKEFILES, files_included, what_goals_reach
 from .names import is_test_file
-from .settings_of import reached_entries
+from .settings_of import programs_of, reached_entries
 
 MAX_SCRIPTS = 50  # that are looked into
 MAX_ROUNDS = 8  # until what a script asks for is what was followed
@@ -34,9 +34,10 @@ UNCLEAR = frozenset(
 # Scripts that say all that they run: in other languages they may import it.
 FOLLOWED = ("", ".sh", ".bash", ".mk", ".yml", ".yaml", ".json", ".ini", ".cfg", ".toml")
 _WORD = re.compile(r"[\w./@%+-]+")
+_PATTERN = re.compile(r"[\w./-]*+[%*][\w./*-]*+")
 _GLOB = re.compile(r"[*?\[]")
 _MODULE = re.compile(r"-m\s+([\w.]+)")
-_MODULES_IN = re.compile(r"\bPYTHONPATH=[\"']?([\w./@%+:$-]+)")  # where `-m` looks first
+_MODULES_IN = re.compile(r"\bPYTHONPATH(?:=|[ \t]*[:?+]?=[ \t]*)[\"']?([\w./@%+:$-]+)")  # where `-m` looks first
 MAX_FOLDERS = 60  # of one text; more are as good as unknown
 MAX_LOOKED_AT = 1_000_000  # paths that words may mean
 MAX_CHARS = 1_000_000  # of all texts, of each time that they are followed
@@ -80,7 +81,7 @@ _ENDINGS = (
     ),
     *(".py", "/__main__.py", "/package.json"),
 )
-_PACKAGE = ("package.json",)
+_PACKAGE = ("package.json", "package.yaml", "package.json5")
 _TASKFILES = tuple(
     f"{name}{dist}.{end}" for name in ("Taskfile", "taskfile") for dist in ("", ".dist") for end in ("yml", "yaml")
 )
@@ -102,7 +103,7 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "doit": ("dodo.py", "doit.cfg"),
     **dict.fromkeys(("poe", "poethepoet"), ("poe_tasks.toml", "poe_tasks.yaml", "poe_tasks.json", "pyproject.toml")),
     "hatch": ("hatch.toml", "pyproject.toml"),
-    "pdm": ("pyproject.toml",),
+    **dict.fromkeys(("pdm", "poetry", "uv", "rye"), ("pyproject.toml",)),
     "pipenv": ("Pipfile",),
     "pixi": ("pixi.toml",),
     "duty": ("duties.py",),
@@ -122,6 +123,10 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
 _OF_TASKS = frozenset(
     ("tox", "hatch", "pdm", "poe", "rye", "pixi", "taskipy", "doit", "invoke", "duty")
 )  # in pyproject.toml
+_RUN_TASKS = frozenset((*_OF_TASKS, "poethepoet", "task", "inv"))
+_TABLES = (".yml", ".yaml", ".toml", ".ini", ".cfg")
+_KEY = re.compile(r"[ \t]*(?:-[ \t]+)?[\"']?([\w.-]+)[\"']?[ \t]*(?::(?=\s|$)|=)[ \t]*")
+_KEYS_OF_SOURCES = frozenset(("files", "exclude", "include", "sources", "generates", "paths", "path", "args", "desc"))
 # Files that say what to do, of any program: where nobody can say which is read.
 _TASKS = frozenset(posixpath.basename(name) for names in READ_BY.values() for name in names) - {"pyproject.toml"}
 
@@ -153,12 +158,14 @@ ANYTHING = Invoked()
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """`is_direct`: each file that it names is a script. `folder`: of the file that it stands in."""
+    """`is_direct`: each file that it names is a script. `folder`: of the file that it stands in. `has_commands`: one of
+    a shell's in each line, among other things."""
 
     content: str
     is_direct: bool
     folder: str
     is_shell: bool = True
+    has_commands: bool = False
 
 
 async def invoked_by(
@@ -194,7 +201,7 @@ async def invoked_by(
     try:
         for _ in range(MAX_ROUNDS):
             before, invoked = invoked, await _followed(commands, folder, scripts_of, text_of, invoked)
-            if (before.goals, before.entries) == (invoked.goals, invoked.entries):
+            if (before.goals, before.entries, before.texts) == (invoked.goals, invoked.entries, invoked.texts):
                 told = [some for some in places if some is not None]
                 return replace(invoked, places=frozenset(chain(*told)) if len(told) == len(places) else None)
         return await _followed(commands, folder, scripts_of, text_of, ANYTHING)
@@ -230,12 +237,16 @@ class _Files:
     def __init__(self, known: frozenset[str], tests: frozenset[str]) -> None:
         self._known, self._named = known - tests, dict[str, list[str]]()
         self._inside: dict[str, list[str]] = {}
+        self._folders: set[str] = set()
         self._left = MAX_LOOKED_AT
         self.driving = known  # a package.json among the tests says what to do, too
         for path in known:
             folder, name = posixpath.split(path)
             self._named.setdefault(name, []).append(path)
             self._inside.setdefault(folder, []).append(name)
+            while folder and folder not in self._folders:
+                self._folders.add(folder)
+                folder = posixpath.dirname(folder)
 
     def _spend(self, paths: int) -> None:
         self._left -= paths
@@ -283,7 +294,9 @@ class _Files:
         return found
 
     def below(self, word: str, places: Iterable[str]) -> Iterator[str]:
-        tops = tuple(f"{_joined(place, word)}/".removeprefix("./") for place in places)
+        tops = tuple(f"{top}/" for place in places if (top := _joined(place, word)) in self._folders)
+        if not tops:
+            return
         self._spend(len(self._inside) * len(tops))
         for folder in (one for one in self._inside if f"{one}/".startswith(tops)):
             yield from {posixpath.join(folder, one) for one in self._inside[folder]} & self._known
@@ -318,7 +331,8 @@ async def _followed(
     chars_left, is_all = MAX_CHARS, True
     while waiting:
         text = waiting.pop()
-        texts.append(text.content)
+        if not text.has_commands:  # which are told already
+            texts.append(text.content)
         found = sorted(scripts_of(text) - scripts)
         for path in found:
             is_all = is_all and len(scripts) < MAX_SCRIPTS and chars_left > 0
@@ -344,6 +358,10 @@ def _scripts_of(text: _Text, folder: str, base: _Files) -> tuple[set[str], Colle
     is_anywhere = led.is_elsewhere or len(places) > MAX_FOLDERS
     places = places[:MAX_FOLDERS]
 
+    if text.has_commands:
+        found = chain(*(base.run_by(word, places, is_anywhere=is_anywhere, endings=("",)) for word in led.run))
+        folders = [_joined(place, word) for word in set(_WORD.findall(content)) for place in (folder, text.folder)]
+        return {*found, *base.of_names((*_TASKFILES, *READ_BY["just"]), folders)}, places
     words = set(_WORD.findall(content))
     read = {name for program in led.programs | words for name in READ_BY.get(program, ())}
     named = base.of_names(read, None if is_anywhere else places)
@@ -351,17 +369,19 @@ def _scripts_of(text: _Text, folder: str, base: _Files) -> tuple[set[str], Colle
         named |= base.of_names(_TASKS, None)
     for word in led.run:
         endings = _ENDINGS if text.is_shell or "/" in word else ("",)  # `run` may be any word of a program
-        found = base.run_by(word, places, is_anywhere=is_anywhere, endings=endings)
-        named.update(found)
+        named.update(base.run_by(word, places, is_anywhere=is_anywhere, endings=endings))
+        named.update(path for path in base.below(word, places) if path.endswith(".go"))  # `go run ./check`
     if text.is_shell:
         named |= base.included(files_included(content), places, is_anywhere=is_anywhere)
-    for word in (*led.given, *(led.looped if led.is_open else ())):
+    for word in led.given:
         named.update(path for path in base.run_by(word, places, is_anywhere=is_anywhere) if _is_code(path))
-    for word in led.looped if led.is_open else ():
+    patterns = (word.replace("%", "*") for word in _PATTERN.findall(content)) if led.is_open else ()
+    for word in (*led.looped, *patterns) if led.is_open else ():
+        named.update(path for path in base.run_by(word, places, is_anywhere=is_anywhere) if _is_code(path))
         named.update(path for path in base.below(word, places) if _is_code(path))
     for module in led.modules | set(_MODULE.findall(content)):
         path = module.replace(".", "/")
-        for ending in (".py", "/__main__.py"):
+        for ending in (".py", "/__main__.py", *(("/__init__.py",) if not text.is_shell else ())):
             named.update(base.at(f"{path}{ending}", places))
     for word in words:
         is_run = text.is_direct or word.startswith("@")  # `pytest @more-options`
@@ -379,9 +399,12 @@ def _told(path: str, content: str, asked: Invoked) -> list[_Text]:
     if name.endswith(PROSE) or name.startswith(".git") or name.isupper():  # LICENSE
         return [_Text(content, False, folder, is_shell=False)]
     if name == "pyproject.toml":
-        return [_Text(_of_tasks(content), False, folder, is_shell=False)]
+        tasks = _of_tasks(content, asked.texts)
+        return [_Text(tasks, False, folder, is_shell=False), _Text(tasks, False, folder, has_commands=True)]
     if name not in ("package.json", "composer.json"):
-        return [_Text(content, False, folder, is_shell=posixpath.splitext(name)[1] not in _OTHER_TEXTS)]
+        suffix = posixpath.splitext(name)[1]
+        text = _Text(content, False, folder, is_shell=suffix not in _OTHER_TEXTS)
+        return [text, _Text(_commands_in(content), False, folder, has_commands=True)] if suffix in _TABLES else [text]
     try:
         found = cast("dict[str, Any]", json.loads(content))["scripts"]
         entries = asked.entries if name == "package.json" else None
@@ -391,11 +414,28 @@ def _told(path: str, content: str, asked: Invoked) -> list[_Text]:
         return []
 
 
-def _of_tasks(pyproject: str) -> str:
-    """What runners of tasks are told there, a line for each command."""
+def _commands_in(table: str) -> str:
+    """What may be commands in YAML, TOML or an INI file: values of all keys but of those that name sources."""
+    kept: list[str] = []
+    key = ""
+    for line in table.split("\n"):
+        found = _KEY.match(line)
+        key = found[1] if found else key
+        if key not in _KEYS_OF_SOURCES:
+            kept.append((line[found.end() :] if found else line).strip(" \t-[]{}\"',|>"))
+    return "\n".join(kept)
+
+
+def _of_tasks(pyproject: str, texts: Sequence[str]) -> str:
+    """What runners of tasks are told there, a line for each command; and modules that programs in the texts are."""
     try:
-        tools = table_in(read_toml(pyproject), "tool")
-        return "\n".join(chain.from_iterable(_lines(tools[name]) for name in tools.keys() & _OF_TASKS))
+        found, programs = read_toml(pyproject), programs_run(texts)
+        is_asked = not texts or not programs_in(texts).isdisjoint(_RUN_TASKS)
+        tools = table_in(found, "tool") if is_asked else {}
+        modules = [f"python -m {str(where).partition(':')[0]}" for where in programs_of(found, programs).values()]
+        return "\n".join(
+            (*modules, *chain.from_iterable(_lines(tools[name]) for name in sorted(tools.keys() & _OF_TASKS)))
+        )
     except (ValueError, RecursionError):
         return pyproject
 
@@ -404,6 +444,8 @@ def _lines(value: object) -> Iterator[str]:
     if isinstance(value, dict):
         for key, inner in cast("dict[str, object]", value).items():
             lines = list(_lines(inner))
+            if key in ("script", "call") and isinstance(inner, str):
+                yield f"python -m {re.split('[:(]', inner)[0]}"  # `pkg.checks:main`
             yield from (f"{key} {line}" if key in ("cwd", "change_dir", "changedir") else line for line in lines)
     elif isinstance(value, list):
         items = cast("list[object]", value)

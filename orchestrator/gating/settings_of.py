@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, Protocol, cast
 
 from ..strange_ini import read_ini, read_pytest_ini
 from ..strange_toml import read_toml
 from .build_files import cargo_manifest, is_build_file, is_read, leads_elsewhere, node_package, table_in, what_counts
+from .commands import programs_run
 from .makefiles import MAKEFILES, what_goals_reach
 from .names import CHECKERS, TASK_RUNNERS
 
@@ -48,6 +49,8 @@ class Asked(Protocol):
     def entries(self) -> frozenset[str] | None: ...
     @property
     def environments(self) -> frozenset[str] | None: ...
+    @property
+    def texts(self) -> tuple[str, ...]: ...
     def runs(self, program: str) -> bool: ...
 
 
@@ -62,8 +65,16 @@ def _pyproject(text: str, asked: Asked) -> object:
     for builder, key in (("hatch", "envs"), ("pdm", "scripts")):
         if builder in tools:
             tools[builder] = table_in(tools, builder, key)
+    programs = programs_of(found, programs_run(asked.texts))
     # what pytest loads by itself once the package is installed is told of here, or there
-    return tools, table_in(found, "project", "entry-points"), table_in(found, "tool", "poetry", "plugins")
+    return tools, programs, table_in(found, "project", "entry-points"), table_in(found, "tool", "poetry", "plugins")
+
+
+def programs_of(pyproject: Mapping[str, Any], programs: Collection[str]) -> dict[str, Any]:
+    """Of these programs the project's own, with what they run."""
+    places = (("project", "scripts"), ("project", "gui-scripts"), ("tool", "poetry", "scripts"))
+    own = {name: where for keys in places for name, where in table_in(pyproject, *keys).items()}
+    return {name: where for name, where in own.items() if name in programs}
 
 
 def _without_names(pytest_options: Mapping[str, Any]) -> dict[str, Any]:

@@ -164,6 +164,7 @@ def _project(data: bytes) -> None:
 @dataclass(frozen=True)
 class _Asked:
     goals = entries = environments = frozenset({"test"})
+    texts = ("unit",)
 
     def runs(self, program: str) -> bool:
         return True

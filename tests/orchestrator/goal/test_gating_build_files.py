@@ -363,6 +363,7 @@ TOOLS = (
             ("'java'", "'fake'"),
             ("'g:h:1.0'", "files('fake.jar')"),
             ("test {", "/*\n// */\ntest {"),
+            ("dependencies {", "if (fast)\nimplementation 'a:b:1'\ndependencies {"),
             ("test {", '"""\n// ${exit()}\n"""\ntest {'),
         ),
     ),
@@ -582,6 +583,23 @@ async def test_a_build_file_that_is_moved_or_a_link_counts(new: str, tmp_path: P
         diff, trees, commands=["go test && npm test"], subpath="", rules=GateRules(), scope=("edit:**",)
     )
     assert [one.code for one in found.objections] == ["gate_edited"]
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "is_edited"),
+    [
+        ("make test", "Makefile.sh", True),
+        ("make test", "shop/core.py.sh", True),
+        ("make test", "shop/s.core.py", True),
+        ("make test", "shop/RCS/core.py,v", True),
+        ("make test", "shop/core.py.md", False),
+        ("make test", "shop/other.sh", False),
+        ("python -m pytest", "shop/core.py.sh", False),
+    ],
+)
+async def test_what_make_would_make_a_file_of_is_the_gates(command: str, path: str, is_edited: bool, tmp_path: Path):
+    base = {"Makefile": "test: shop/core.py\n\tpytest\n", "shop/core.py": ""}
+    assert await edited(tmp_path, base, {path: "x\n"}, command) == ({path} if is_edited else set())
 
 
 PYTEST, ADDOPTS = "python -m pytest", "[pytest]\naddopts = -k x\n"

@@ -200,6 +200,7 @@ LED_BASE = dict.fromkeys(
 )
 
 
+PROGRAM = "[project.scripts]\nunit = 'calc.core:main'\n"
 MAKEABLE = {"ci.mk", "ci.ini", "rules.inc", "lib/lib.inc", "sub/Makefile", "sub/deep/Makefile", "rakefile"}
 
 
@@ -276,6 +277,33 @@ MAKEABLE = {"ci.mk", "ci.ini", "rules.inc", "lib/lib.inc", "sub/Makefile", "sub/
                       "check.env": ""}, {"poe_tasks.toml", "pyproject.toml", "ci.toml", "check.env"}),
         ("tox -e py", {"tox.ini": "[testenv]\nset_env = file|check.env\n", "check.env": ""},
          {"tox.toml", "tox.ini", "check.env"}),
+        # programs by their paths, and modules
+        ("task test", {"Taskfile.yml": "tasks:\n  test:\n    cmds: [calc/core.py]\n    sources: [calc/other.py]\n"},
+         {"Taskfile.yml", "Taskfile.dist.yml", "calc/core.py"}),
+        ("task test", {"Taskfile.yml": "sources:\n  - calc/other.py\ncmds:\n  - calc/core.py -v\n"},
+         {"Taskfile.yml", "Taskfile.dist.yml", "calc/core.py"}),
+        ("task test", {"Taskfile.yml": "includes:\n  ci:\n    taskfile: ./a/t.yml\n", "a/t.yml": "- calc/core.py"},
+         {"Taskfile.yml", "Taskfile.dist.yml", "a/t.yml", "calc/core.py"}),
+        ("task test", {"Taskfile.yml": "includes:\n  ci: ./a\n", "a/Taskfile.yml": ""},
+         {"Taskfile.yml", "Taskfile.dist.yml", "a/Taskfile.yml"}),
+        ("tox -e py", {"tox.ini": "[testenv]\ncommands =\n    calc/core.py --all\n"},
+         {"tox.ini", "tox.toml", "calc/core.py"}),
+        ("poe test", {"pyproject.toml": "[tool.poe.tasks]\ntest = 'calc/core.py'\n"},
+         {"poe_tasks.toml", "pyproject.toml", "calc/core.py"}),
+        ("poe test", {"pyproject.toml": "[tool.poe.tasks.test]\nscript = 'calc.core:main(1)'\n"},
+         {"poe_tasks.toml", "pyproject.toml", "calc/core.py"}),
+        ("poetry run unit", {"pyproject.toml": "[tool.poetry.scripts]\nunit = 'calc.core:main'\n"},
+         {"pyproject.toml", "calc/core.py"}),
+        ("make test", {"Makefile": "test:\n\tuv run unit\n", "pyproject.toml": PROGRAM},
+         {"pyproject.toml", "calc/core.py"}),
+        ("sh t.sh", {"t.sh": "find calc | xargs python -m pyupgrade\n"}, {"t.sh"}),
+        ("uv run pytest --cov=unit", {"pyproject.toml": PROGRAM}, {"pyproject.toml"}),
+        ("go run ./ci/gate", {"ci/gate/main.go": "", "ci/gate/x/y.go": ""}, {"ci/gate/main.go", "ci/gate/x/y.go"}),
+        ("cargo run -p xtask", {"tools/xtask/src/main.rs": ""}, {"tools/xtask/src/main.rs"}),
+        ("make test", {"Makefile": "export PYTHONPATH := ci_tool\ntest:\n\tpython -m unit\n", "ci_tool/unit.py": ""},
+         {"ci_tool/unit.py"}),
+        ("make test", {"Makefile": "test: a.ok\n%.ok: calc/%.py\n\tpython $<\n"}, {"calc/core.py", "calc/other.py"}),
+        ("pnpm test", {"package.yaml": ""}, {"package.yaml"}),
         # what is data there
         ("make test", {"Makefile": "test: calc/core.py\n\tpytest calc/core.py\n"}, set()),
         ("make test", {"Makefile": "test:\n\truff check calc/core.py\n\tmypy --strict calc/core.py\n"}, set()),
@@ -478,6 +506,10 @@ PACKAGE = """{"scripts": {"test": "npm run build && jest", "build": "tsc", "docs
         ("python -m pytest", "pyproject.toml", TASKS, "mypy .", "mypy src", False),
         ("hatch run lint", "pyproject.toml", TASKS, "mypy .", "mypy src", True),
         ("make lint", "pyproject.toml", TASKS, "mypy .", "mypy src", False),
+        ("poetry run unit", "pyproject.toml", '[tool.poetry.scripts]\nunit = "ci.run:main"\n', "run", "other", True),
+        ("poetry run pytest", "pyproject.toml", '[tool.poetry.scripts]\nunit = "ci.run:main"\n', "run", "other", False),
+        ("uv run unit", "pyproject.toml", '[project.scripts]\nunit = "ci.run:main"\n', "run", "other", True),
+        ("uv run pytest", "pyproject.toml", TASKS, "mypy .", "mypy src", False),
         ("pytest", "setup.cfg", "[tox:tox]\nenvlist = py\n", "py", "py,lint", False),
     ],
 )

@@ -57,6 +57,7 @@ PLAIN = (
     "sh -c 'cd sub && pytest'",
     "bash -ec 'pytest; ruff check .'",
     "pytest | tee log.txt",
+    "pytest | tee log.txt && ruff check .",
     "python -m unittest discover -s tests",
     "coverage run -m pytest && coverage report",
     "python manage.py test shop",
@@ -84,6 +85,7 @@ PLAIN = (
 UNCLEAR = (
     "python -m pytest -q; a=$?; python -m compileall -q . || a=1; exit $a",
     "pytest; ruff check .",
+    "pytest | tee log.txt; ruff check .",
     "pytest\nruff check .\n",
     "pytest || ruff check .",
     "pytest & ruff check . ; wait",
