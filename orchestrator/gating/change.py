@@ -14,6 +14,7 @@ from envelope.pattern import match
 from envelope.scope import split
 
 from .build_files import is_beside, is_build_file, is_read
+from .cmake_files import targets_run
 from .commands import addopts_in, programs_run
 from .control import BaseRun
 from .diff import FilePatch, parts_of
@@ -35,7 +36,7 @@ from .names import (
 )
 from .runner_access import RunnerAccess, is_code_under_test, is_suspicious, runner_access, runs_its_texts
 from .scripts import ANYTHING, READ_BY, UNCLEAR, Invoked, invoked_by, programs_in
-from .settings_of import PYTEST_INI, holds_settings
+from .settings_of import PYTEST_INI, holds_settings, is_of_cmake
 from .shadows import shadowing_files
 from .text import listed
 from .trees import Trees
@@ -233,6 +234,8 @@ async def _gate_files(
         invoked = replace(ANYTHING, scripts=invoked.scripts, texts=invoked.texts, places=invoked.places)
     elif any(map(_may_have_settings, (*changed, *chain.from_iterable(by_links.values())))):
         invoked = await _with_what_tests_run(invoked, base, trees)
+    if trees.mirror and any(map(is_of_cmake, changed)):
+        invoked = replace(invoked, targets=await _targets(changed, base, trees))
     in_place = await shadowing_files(parts, base, trees, texts=invoked.texts, subpath=subpath, base_run=base_run)
     known = {*changed, *base}
     named = await named_by_settings(
@@ -269,6 +272,13 @@ async def _gate_files(
                 found[part.path] = f"{name} is a link to it"
                 break
     return found
+
+
+async def _targets(changed: Collection[str], base: Sequence[str], trees: Trees) -> frozenset[str] | None:
+    """That a test of any file of CMake's may run, on either side."""
+    texts = await trees.texts([path for path in base if is_of_cmake(path)])
+    new = [await trees.text(path, after=True) or "" for path in sorted(changed) if is_of_cmake(path)]
+    return targets_run([*texts, *new])
 
 
 def _may_have_settings(path: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -52,15 +52,16 @@ class _Command:
     written: tuple[str, ...]
 
 
-def what_counts(text: str) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+def what_counts(text: str, run_elsewhere: Collection[str] | None = ()) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
     """Comparable. Sources of a target that a test may run are kept, and so are those that are tests by their names.
+    `run_elsewhere`: targets that other files may name (see `targets_run`); None is all.
 
     >>> before = what_counts("add_library(calc calc.c) # of numbers")
     >>> before == what_counts("add_library(calc calc.c more.c)"), before == what_counts("add_library(calc ${X})")
     (True, False)
     """
     commands = _read(text)
-    used = _targets_used(commands)
+    used = None if run_elsewhere is None else _targets_used(commands) | {*run_elsewhere}
     mentions, listed = Counter[str](), Counter[str]()
     for one in commands:
         names = Counter(name for word in one.given for name in _VARIABLE.findall(word))
@@ -69,6 +70,14 @@ def what_counts(text: str) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
             listed.update(names)
     products = {name for name, count in listed.items() if count == mentions[name]}
     return [_without_sources(one, used, products) for one in commands]
+
+
+def targets_run(texts: Iterable[str | None]) -> frozenset[str] | None:
+    """Words that may be targets, of which some command of these files may run one. None where one cannot be read."""
+    try:
+        return frozenset(_targets_used([one for text in texts for one in _read(text if text is not None else "(")]))
+    except BadCMake:
+        return None
 
 
 def named_by_tests(text: str) -> list[str]:
@@ -157,15 +166,16 @@ def _targets_used(commands: Sequence[_Command]) -> set[str]:
     return used
 
 
-def _is_product(command: _Command, used: Collection[str]) -> bool:
+def _is_product(command: _Command, used: Collection[str] | None) -> bool:
     target = command.given[0] if command.given else ""
     is_plain = re.fullmatch(r"[\w.+-]+", target) is not None
     looks_like_tests = re.search("test|spec|bench|check", target, re.IGNORECASE) is not None
-    return command.name in _WITH_SOURCES and is_plain and not looks_like_tests and target not in used
+    is_free = used is not None and target not in used
+    return command.name in _WITH_SOURCES and is_plain and not looks_like_tests and is_free
 
 
 def _without_sources(
-    command: _Command, used: Collection[str], products: set[str]
+    command: _Command, used: Collection[str] | None, products: set[str]
 ) -> tuple[str, tuple[tuple[str, str], ...]]:
     name, given, words = command.name, command.given, zip(command.given, command.written, strict=True)
     if name in ("project", "find_package"):

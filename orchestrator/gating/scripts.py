@@ -138,7 +138,8 @@ class Invoked:
     """What a gate's commands lead to: `scripts`, and the `texts` of the commands and of all these.
 
     `goals`, `entries`, `environments`: what `make`, a package.json's managers and tox are asked for, `words`: what
-    programs there may be, and `places`: folders that they run in. None: it cannot be told, so that it may be anything.
+    programs there may be, `places`: folders that they run in, and `targets`: of CMake, what tests may run. None: it
+    cannot be told, so that it may be anything.
     """
 
     scripts: frozenset[str] = frozenset()
@@ -148,6 +149,7 @@ class Invoked:
     environments: frozenset[str] | None = None
     words: frozenset[str] | None = None
     places: frozenset[str] | None = None
+    targets: frozenset[str] | None = frozenset()
 
     def runs(self, program: str) -> bool:
         return self.words is None or program in self.words

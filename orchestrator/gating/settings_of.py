@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 
 from ..strange_ini import read_ini, read_pytest_ini
 from ..strange_toml import read_toml
+from . import cmake_files
 from .build_files import cargo_manifest, is_build_file, is_read, leads_elsewhere, node_package, table_in, what_counts
 from .commands import programs_run
 from .makefiles import MAKEFILES, what_goals_reach
@@ -51,6 +52,8 @@ class Asked(Protocol):
     def environments(self) -> frozenset[str] | None: ...
     @property
     def texts(self) -> tuple[str, ...]: ...
+    @property
+    def targets(self) -> frozenset[str] | None: ...
     def runs(self, program: str) -> bool: ...
 
 
@@ -180,6 +183,10 @@ def holds_settings(path: str) -> bool:
     return posixpath.basename(path) in READERS or is_build_file(path)
 
 
+def is_of_cmake(path: str) -> bool:
+    return posixpath.basename(path) == "CMakeLists.txt" or path.endswith(".cmake")
+
+
 def has_other_settings(path: str, before: bytes | None, after: bytes | None, asked: Asked) -> bool:
     """Does the file say something else about the gate? What cannot be read counts as it stands."""
     reader = READERS.get(posixpath.basename(path))
@@ -198,6 +205,8 @@ def has_other_settings(path: str, before: bytes | None, after: bytes | None, ask
 
 
 def _build_file(path: str, text: str, asked: Asked) -> object:
+    if is_of_cmake(path):
+        return cmake_files.what_counts(text, asked.targets)
     return what_counts(path, text, asked.runs)
 
 

@@ -164,7 +164,7 @@ def _project(data: bytes) -> None:
 @dataclass(frozen=True)
 class _Asked:
     goals = entries = environments = frozenset({"test"})
-    texts = ("unit",)
+    texts, targets = ("unit",), frozenset({"unit"})
 
     def runs(self, program: str) -> bool:
         return True

@@ -586,6 +586,21 @@ async def test_a_build_file_that_is_moved_or_a_link_counts(new: str, tmp_path: P
 
 
 @pytest.mark.parametrize(
+    ("other", "is_edited"),
+    [
+        ({"ci/CMakeLists.txt": "add_test(NAME twice COMMAND runner)"}, True),
+        ({"cmake/testing.cmake": "foreach(one runner)\nadd_test(NAME ${one} COMMAND ${one})\nendforeach()"}, True),
+        ({"ci/CMakeLists.txt": "add_test("}, True),
+        ({"ci/CMakeLists.txt": "add_test(NAME twice COMMAND unit)\ntarget_link_libraries(unit runner)"}, False),
+    ],
+)
+async def test_a_target_that_another_file_of_cmake_runs_is_the_gates(other, is_edited: bool, tmp_path: Path):
+    base = {"CMakeLists.txt": "add_executable(runner main.c)\n", **other}
+    change = {"CMakeLists.txt": "add_executable(runner other.c)\n"}
+    assert await edited(tmp_path, base, change, "ctest") == ({"CMakeLists.txt"} if is_edited else set())
+
+
+@pytest.mark.parametrize(
     ("command", "path", "is_edited"),
     [
         ("make test", "Makefile.sh", True),
