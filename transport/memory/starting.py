@@ -23,10 +23,11 @@ def start_next(fleet: Fleet, pool: str, worker: str, slots: int, but_of: Collect
 def stats(fleet: Fleet, pool: str) -> PoolStats:
     tasks = [task for task in fleet.tasks.values() if task.pool == pool]
     ready = [task for task in tasks if task.in_line]
-    oldest = min((task.accepted_at_ms for task in ready), default=fleet.now())
+    now = fleet.now()
+    oldest = min((task.accepted_at_ms for task in ready), default=now)
     running = sum(task.state is State.RUNNING for task in tasks)
     parked = sum(task.state is State.WAITING and not task.asks for task in tasks)
-    return PoolStats(pool, len(ready), running, (fleet.now() - oldest) / 1000, parked)
+    return PoolStats(pool, len(ready), running, (now - oldest) / 1000, parked)
 
 
 @dataclass(frozen=True, slots=True)
