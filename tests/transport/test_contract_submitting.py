@@ -362,3 +362,14 @@ async def test_a_key_made_of_the_work_is_not_compared_with_it(fleet):
     (handle,) = await fleet.transport.submit([request])
 
     assert (handle.task_id, handle.existing) == (first.task_id, True)
+
+
+async def test_a_shards_key_lasts_where_its_batch_is_not_known(make_redis_fleet):
+    """In another cell: its driver may look for it for as long as it is kept."""
+    fleet = await make_redis_fleet(Limits(idempotency_ms=1))
+    first = await fleet.submit(idempotency_key="k", deadline_ms=1, batch_id=new_task_id())
+    await passed(fleet, ms=3)
+
+    (handle,) = await fleet.transport.submit([fleet.request(idempotency_key="k", batch_id=first.batch_id)])
+
+    assert (handle.task_id, handle.existing) == (first.task_id, True)

@@ -43,7 +43,9 @@ end
 
 -- A key stands for its task as long as whoever has submitted it may go on after a restart, and look for it.
 local function key_life(request, expires, limit)
-  return math.max(A.idempotency_ms, expires - now, (limit or 0) - now)
+  -- of a batch that is not known in this cell: as long as records are kept
+  local unknown_ms = request.batch and not limit and A.retention_ms or 0
+  return math.max(A.idempotency_ms, expires - now, (limit or 0) - now, unknown_ms)
 end
 
 -- How much there may be of a tenant's tasks in line, and of a trace's tasks; how much there will be. A submission that
