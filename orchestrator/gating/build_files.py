@@ -118,6 +118,7 @@ def node_package(package: Mapping[str, Any], runs: Runs) -> object:
         beside |= {"types", "typings"}
     # as texts: of conditions the first that fits is taken
     kept = {key: json.dumps(value) for key, value in package.items() if key not in beside and _is_used(key, runs)}
+    kept["packageManager"] = re.sub(r"@\d[\w.+-]*$", "", str(package.get("packageManager")))
     return kept, elsewhere
 
 

@@ -259,7 +259,7 @@ class _Command:
             led.run.update(rest[:1])
         elif word == "for":
             led.looped.update(rest[2:])
-        elif word in _LISTERS:
+        elif word in _LISTERS and self._is_shell:
             led.looped.update(rest)
         elif name == "cargo" and "run" in rest:
             led.run.update(f"$_/{one}" for told in rest for one in (f"{told}/src/main.rs", f"src/bin/{told}.rs"))
@@ -353,7 +353,7 @@ class _Command:
                 else:
                     is_after_option = last > at + 1 and words[last - 1].startswith("--") and "=" not in words[last - 1]
                     if is_run:
-                        led.run.add(word)
+                        led.run.update((word, f"{word}/*.go") if words[at : at + 2] == ["go", "run"] else (word,))
                         is_untold, rest = untold(word)
                         led.is_open |= is_untold and not rest
                     if not is_after_option:  # else it may be that option's

@@ -51,12 +51,40 @@ _SOURCES = frozenset(
             ".cmd",
             ".awk",
         ),
-        *(".proto", ".thrift", ".graphql", ".gql", ".sql", ".wgsl", ".glsl", ".vert", ".frag", ".sol", ".ipynb"),
+        *(
+            ".proto",
+            ".thrift",
+            ".graphql",
+            ".gql",
+            ".sql",
+            ".jsonnet",
+            ".libsonnet",
+            ".wgsl",
+            ".glsl",
+            ".vert",
+            ".frag",
+            ".sol",
+            ".ipynb",
+        ),
     )
 )
 _DATA = frozenset(
     (
-        *(".md", ".markdown", ".rst", ".adoc", ".txt", ".tex", ".bib", ".html", ".htm", ".xhtml", ".css", ".scss"),
+        *(
+            ".md",
+            ".markdown",
+            ".dic",
+            ".rst",
+            ".adoc",
+            ".txt",
+            ".tex",
+            ".bib",
+            ".html",
+            ".htm",
+            ".xhtml",
+            ".css",
+            ".scss",
+        ),
         *(".sass", ".less", ".styl", ".svg", ".csv", ".tsv", ".po", ".pot", ".mo", ".lock", ".j2", ".jinja", ".jinja2"),
         *(
             ".in",
@@ -88,7 +116,18 @@ _NO_RUNNERS = frozenset(
         *("env-example", "env-sample", "env-template", "env-dist"),
         *("git", "gitignore", "gitattributes", "gitkeep", "gitlab", "gitreview", "gitpod", "github", "mailmap", "keep"),
         *("hg", "hgtags", "bzr", "editorconfig", "vim", "gvim", "dir-locals", "project", "classpath", "ds-store"),
-        *("python-version", "node-version", "ruby-version", "java-version", "nvm", "docker", "npm", "helm", "gcloud"),
+        *(
+            "python-version",
+            "node-version",
+            "ruby-version",
+            "java-version",
+            "sdkman",
+            "nvm",
+            "docker",
+            "npm",
+            "helm",
+            "gcloud",
+        ),
         *("vercel", "netlify", "fly", "heroku", "slug", "cf", "wrangler", "nginx", "uwsgi", "gunicorn", "supervisord"),
         *(
             "redis",
@@ -136,6 +175,7 @@ _FILES_OF_NO_RUNNER = re.compile(r"(?i:docker|container|proc|jenkins|vagrant|bre
 _NAMED_LIKE_SETTINGS = re.compile(r"\..+|[^.]*(?:rc|ignore)|.*\.(?:cfg|conf|ini|toml|neon)|[\w-]+\.conf(?:ig)?\.\w+")
 _OF_JAVASCRIPT = re.compile(r"[\w-]+\.conf(?:ig)?\.[cm]?[jt]s")
 _PROGRAM = re.compile(r"(?=.*[a-z])\w(?!.*(?i:file|ignore|rc)$).*")  # and not LICENSE
+_LOCK = re.compile(r"[\w-]+[-.]lock\.\w+|npm-shrinkwrap\.json")
 _COMPILED = "__pycache__"
 
 
@@ -177,7 +217,7 @@ def is_source_or_data(path: str) -> bool:
     """Nothing that a program obeys, unless it is run."""
     name = posixpath.basename(path)
     suffix = posixpath.splitext(name)[1]
-    return suffix in _SOURCES or suffix in _DATA or name.isupper()
+    return suffix in _SOURCES or suffix in _DATA or name.isupper() or _LOCK.fullmatch(name) is not None
 
 
 def may_be_included(path: str) -> bool:

@@ -34,7 +34,7 @@ UNCLEAR = frozenset(
 # Scripts that say all that they run: in other languages they may import it.
 FOLLOWED = ("", ".sh", ".bash", ".mk", ".yml", ".yaml", ".json", ".ini", ".cfg", ".toml")
 _WORD = re.compile(r"[\w./@%+-]+")
-_PATTERN = re.compile(r"[\w./-]*+[%*][\w./*-]*+")
+_PATTERN = re.compile(r"[\w./-]*+%[\w/-]*+\.\w++")  # of a Makefile's rules: `checks/%.py`
 _GLOB = re.compile(r"[*?\[]")
 _MODULE = re.compile(r"-m\s+([\w.]+)")
 _MODULES_IN = re.compile(r"\bPYTHONPATH(?:=|[ \t]*[:?+]?=[ \t]*)[\"']?([\w./@%+:$-]+)")  # where `-m` looks first
@@ -216,7 +216,7 @@ def _asked_for(scripts: frozenset[str], texts: Sequence[str], *, is_all: bool) -
     if not is_all:
         return replace(ANYTHING, scripts=scripts, texts=tuple(texts))
     words = programs_in(texts)
-    is_followed = all(posixpath.splitext(path)[1] in FOLLOWED for path in scripts)
+    is_followed = all(posixpath.splitext(path)[1] in FOLLOWED or not is_source_or_data(path) for path in scripts)
     is_clear = is_followed and words.isdisjoint(UNCLEAR)
     return Invoked(
         scripts, tuple(texts), makes_in(texts), scripts_in(texts), environments_in(texts), words if is_clear else None
@@ -372,12 +372,11 @@ def _scripts_of(text: _Text, folder: str, base: _Files) -> tuple[set[str], Colle
     for word in led.run:
         endings = _ENDINGS if text.is_shell or "/" in word else ("",)  # `run` may be any word of a program
         named.update(base.run_by(word, places, is_anywhere=is_anywhere, endings=endings))
-        named.update(path for path in base.below(word, places) if path.endswith(".go"))  # `go run ./check`
     if text.is_shell:
         named |= base.included(files_included(content), places, is_anywhere=is_anywhere)
     for word in led.given:
         named.update(path for path in base.run_by(word, places, is_anywhere=is_anywhere) if _is_code(path))
-    patterns = (word.replace("%", "*") for word in _PATTERN.findall(content)) if led.is_open else ()
+    patterns = (word.replace("%", "*") for word in _PATTERN.findall(content)) if text.is_shell else ()
     for word in (*led.looped, *patterns) if led.is_open else ():
         named.update(path for path in base.run_by(word, places, is_anywhere=is_anywhere) if _is_code(path))
         named.update(path for path in base.below(word, places) if _is_code(path))
