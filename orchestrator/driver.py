@@ -144,9 +144,10 @@ class Driver:
 
     async def mirror(self, bundle_ref: str, base: str) -> Mirror:
         """The repository in a bundle blob; it stays for as long as this driver works."""
-        mirror = await fetch_mirror(self.transport.blobs, self.context.cache_dir, bundle_ref=bundle_ref, base=base)
-        self.context.mirrors.add(self.request.task_id, mirror)
-        return mirror
+        use = self.context.mirrors.of(self.request.task_id, self.request.tenant)
+        return await fetch_mirror(
+            self.transport.blobs, self.context.cache_dir, bundle_ref=bundle_ref, base=base, use=use
+        )
 
     async def report(self, *events: Event, gets_on: bool = False) -> None:
         """Append to the trace's stream; readers see the events in the order of the calls."""

@@ -7,42 +7,35 @@ import time
 from dataclasses import dataclass, field
 
 from envelope.logs import get_logger
-from repo.cache import collect_repositories
-from repo.keeping import IN_USE_S
-from repo.lock import stamp_use, turn_every
-from repo.mirror import Mirror
+from repo.cache import Use, collect_repositories
+from repo.lock import turn_every
 
 from .settings import Settings
 
-COLLECT_EVERY_S = 3600.0  # as workers do: a limit of gigabytes is not passed in minutes
-LOOK_EVERY_S = IN_USE_S / 4  # what a batch works on for days is never one that was not used for so long
+COLLECT_EVERY_S = 3600.0  # as workers do
 
 log = get_logger("mirrors")
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorsAtWork:
-    """Of one process: what each of its drivers may come back to until it ends."""
+    """Of one process: what each of its drivers may come back to until it ends, perhaps days later."""
 
-    _by_driver: dict[str, list[Mirror]] = field(default_factory=dict[str, list[Mirror]])
+    _by_driver: dict[str, Use] = field(default_factory=dict[str, Use])
 
-    def add(self, task_id: str, mirror: Mirror) -> None:
-        self._by_driver.setdefault(task_id, []).append(mirror)
+    def of(self, task_id: str, tenant: str) -> Use:
+        return self._by_driver.setdefault(task_id, Use(tenant))
 
     def release(self, task_id: str) -> None:
-        self._by_driver.pop(task_id, None)
-
-    def stamp(self) -> None:
-        for mirror in (mirror for mirrors in self._by_driver.values() for mirror in mirrors):
-            stamp_use(mirror.git_dir.with_suffix(".lock"))
+        if use := self._by_driver.pop(task_id, None):
+            use.close()
 
 
-async def keep_mirrors(at_work: MirrorsAtWork, settings: Settings) -> None:
+async def keep_mirrors(settings: Settings) -> None:
     """Until cancelled."""
     while True:
-        at_work.stamp()
         await collect_mirrors_if_due(settings)
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(COLLECT_EVERY_S / 2)
 
 
 async def collect_mirrors_if_due(settings: Settings) -> None:

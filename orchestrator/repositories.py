@@ -7,6 +7,7 @@ from pathlib import Path
 
 from envelope.messages import Attachment, FileStat, PatchRef
 from repo.bundle import bundle
+from repo.cache import Use
 from repo.changes import FileChange
 from repo.merge_sides import Changeset
 from repo.mirror import Mirror, mirror_of
@@ -19,13 +20,14 @@ MAX_LISTED_FILES = 2_000
 BUNDLE_TYPE = "application/x-git-bundle"
 
 
-async def fetch_mirror(blobs: Blobs, cache_dir: Path, *, bundle_ref: str, base: str) -> Mirror:
-    """The repository in a bundle blob, unpacked once: whoever has the blob's name may have what is in it."""
+async def fetch_mirror(blobs: Blobs, cache_dir: Path, *, bundle_ref: str, base: str, use: Use | None = None) -> Mirror:
+    """The repository in a bundle blob, unpacked once: whoever has the blob's name may have what is in it. It stays for
+    as long as `use` does."""
     with temporary_folder("bundle") as folder:
         packed = folder / "repository.bundle"
         content = await blobs.get(bundle_ref)
         await asyncio.to_thread(packed.write_bytes, content)
-        return await mirror_of(cache_dir, bundle=packed, commit=base, shared_by=[bundle_ref])
+        return await mirror_of(cache_dir, bundle=packed, commit=base, shared_by=[bundle_ref], use=use)
 
 
 async def reference(

@@ -142,7 +142,7 @@ async def serve(settings: Settings, stop: asyncio.Event, hurry: asyncio.Event) -
             lambda: announce(transport, card),
             lambda: show_fleet(view, published, settings),
             lambda: run_jobs(transport, settings),
-            lambda: keep_mirrors(context.mirrors, settings),
+            lambda: keep_mirrors(settings),
             lambda: keep_sealed(transport, settings),
             *_webhooks(transport, settings),
         )

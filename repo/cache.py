@@ -1,82 +1,393 @@
-"""The repositories that this machine keeps: their mirrors, checkouts and bundles; and which of them go.
+"""The repositories that this machine keeps: their mirrors, checkouts and bundles; who works on them, and which go.
 
-A thing's lock file says when it was last used. What a sandbox has mounted is in use, and so is its mirror, against
-which its patches are made.
+Beside each thing lie its lock file, which says when it was last used and is held by who makes or removes it, and a note
+of how much of it which tenant has asked for. Who works on a thing holds it by another lock, on a file of its own, which
+many share (`Use`). What a sandbox has mounted is in use, too, and so is its mirror, against which its patches are made.
+
+All the rest may go at any time, and is made again where it is missed: once an hour what is too much, and at once what
+stands in the way of somebody who makes something.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import re
 import time
-from contextlib import suppress
+import uuid
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
-from .checkout import index_of
-from .keeping import IN_USE_S, Allowance, Kept, surplus
-from .lock import try_lock
-from .mirror import take_incoming
+from .errors import FREE, DiskFull, full_disk
+from .incoming import take_incoming
+from .keeping import (
+    GIB,
+    IN_USE_S,
+    MIB,
+    SMALL_BYTES,
+    SPARED_SHARE,
+    Allowance,
+    Kept,
+    giving_way,
+    leaves_room,
+    surplus,
+)
+from .lock import file_lock, stamp_use, try_lock, try_share
 from .removal import discard_tree
-from .weight import sizes_bytes
+from .weight import NOTHING, More, Weight, sizes_bytes
 
 MOUNTS = Path("/proc/self/mountinfo")
 GONE = ".gone"  # on its way out: nobody finds it any more
+NOTE = ".kept"
+ROOM = "room.lock"  # held while somebody looks for room, and says how much he takes
+FOLDERS = ("checkouts/*", "bundles", "mirrors")  # checkouts first: a mirror's are gone when its own turn comes
+OWN_HINT = "wait until its tasks have ended, or give the state folder a larger disk"
+
+
+class Use:
+    """What one task works on here, and for which tenant: nobody removes that meanwhile. The kernel lets go of it for a
+    process that has died."""
+
+    def __init__(self, tenant: str = "") -> None:
+        self.tenant = tenant
+        self._held: dict[Path, int] = {}
+
+    def take(self, thing: Path) -> bool:
+        """Whether it is there, and so it stays until `close`."""
+        if thing not in self._held and (descriptor := try_share(_held_file(thing))) is not None:
+            if thing.exists():
+                self._held[thing] = descriptor
+            else:
+                os.close(descriptor)
+        return thing in self._held
+
+    def close(self) -> None:
+        while self._held:
+            thing, descriptor = self._held.popitem()
+            stamp_use(lock_of(thing))
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def is_there(thing: Path, use: Use | None) -> bool:
+    """And stays for as long as it is used, if it is."""
+    return use.take(thing) if use is not None else thing.exists()
+
+
+def index_of(checkout: Path) -> Path:
+    """The index that belongs to a checkout, outside of it, where no workspace can reach it."""
+    return checkout.with_name(f"{checkout.name}.index")
+
+
+def lock_of(thing: Path) -> Path:
+    return thing.with_suffix(".lock") if thing.suffix else thing.with_name(f"{thing.name}.lock")
+
+
+def _held_file(thing: Path) -> Path:
+    """Written once, when the thing is made. It lies in no workspace, where a command could lock it."""
+    match thing.suffix:
+        case ".bundle":
+            return thing
+        case ".git":
+            return thing / "HEAD"
+        case _:
+            return index_of(thing)
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """How much of a thing each tenant has asked for. Of that, `coming_bytes` are only being written, while its lock is
+    held."""
+
+    shares: Mapping[str, int]
+    coming_bytes: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(self.shares.values())
+
+    @property
+    def owner(self) -> str:
+        return max(self.shares, key=lambda tenant: self.shares[tenant], default="")
+
+    def with_more(self, tenant: str, size_bytes: int, coming_bytes: int = 0) -> _Note:
+        shares = {**self.shares, tenant: max(0, self.shares.get(tenant, 0) + size_bytes)}
+        return _Note(shares, coming_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """`come_bytes` are on the disk already, and in no note."""
+
+    thing: Path
+    tenant: str
+    coming: Weight
+    come_bytes: int = 0
+
+
+def noted_bytes(thing: Path) -> int:
+    note = _read_note(thing)
+    return note.size_bytes if note else 0
 
 
 async def kept_repositories(cache_dir: Path) -> list[Kept]:
     """Each mirror, checkout and bundle, by its path under `cache_dir`, which is absolute."""
-    found = _things(cache_dir)
-    sizes = await sizes_bytes(found)
-    return [Kept(str(path.relative_to(cache_dir)), sizes.get(path, 0), used_at_s(path)) for path in found]
+    return await asyncio.to_thread(_kept, cache_dir, await _all_grown(cache_dir))
 
 
 async def collect_repositories(cache_dir: Path, allowance: Allowance, *, now_s: float) -> list[Kept]:
-    """Remove what is too much, unless it is at work; what went."""
-    kept = await kept_repositories(cache_dir)
+    """Remove what is too much, unless somebody works on it; what went."""
+    grown = await _all_grown(cache_dir)
+    kept = await asyncio.to_thread(_kept, cache_dir, grown)
+    await asyncio.to_thread(_note_growth, grown)
     await asyncio.to_thread(_remove_remains, cache_dir, now_s)
-    due = surplus(kept, allowance, now_s)
+    due = surplus(kept, allowance, now_s, in_use_s=0)
     return [each for each in due if await asyncio.to_thread(_remove, cache_dir / each.name, cache_dir)]
+
+
+@asynccontextmanager
+async def room_for(thing: Path, cache_dir: Path, use: Use | None, coming: Weight = NOTHING) -> AsyncGenerator[More]:
+    """Room for what is made meanwhile; the caller holds the thing's lock. `DiskFull` where its tenant may have none.
+
+    Where nobody can say before what comes, the caller calls what is yielded from time to time with how many bytes have
+    come, for which it makes room in the same way.
+    """
+    root, tenant = _absolute(cache_dir), use.tenant if use is not None else ""
+    before = _Note({})
+    if is_there(thing, None):
+        before = (await _grown({thing: await _measured(thing)}, [thing]))[thing]
+
+    async def more(come_bytes: int) -> None:
+        async with file_lock(root / ROOM):
+            await _find_room(root, _Wish(thing, tenant, NOTHING, come_bytes))
+
+    try:
+        async with file_lock(root / ROOM):
+            await _find_room(root, _Wish(thing, tenant, coming))
+            _write_note(thing, before.with_more(tenant, coming.size_bytes, coming.size_bytes))
+    except OSError as e:
+        if full := full_disk(e, root):
+            raise full from e
+        raise
+    try:
+        yield more
+    finally:
+        if is_there(thing, None):
+            growth = (await sizes_bytes([thing])).get(thing, 0) - before.size_bytes
+            with suppress(OSError):  # on a disk that is full; then the note says what was foreseen
+                _write_note(thing, before.with_more(tenant, growth))
+        else:
+            _note_of(thing).unlink(missing_ok=True)
+
+
+async def _find_room(root: Path, wish: _Wish) -> None:
+    """`ROOM` is held."""
+    notes = await asyncio.to_thread(_notes, root)
+    things = await asyncio.to_thread(_things, root)
+    for thing in [each for each in things if each not in notes]:
+        notes[thing] = await _measured(thing)
+    if not await asyncio.to_thread(_make_room, root, wish, notes, only_look=True):
+        notes |= await _grown(notes, [each for each in things if each.suffix == ".git" and each != wish.thing])
+        await asyncio.to_thread(_make_room, root, wish, notes)
+
+
+def _make_room(root: Path, wish: _Wish, notes: Mapping[Path, _Note], *, only_look: bool = False) -> bool:
+    """Whether there is room. What is not at work goes, of who has most, until there is; `DiskFull` where that is not
+    enough."""
+    held: Counter[str] = Counter()
+    elsewhere_bytes = 0
+    for thing, note in notes.items():
+        held.update(note.shares)
+        elsewhere_bytes += note.coming_bytes if thing != wish.thing else 0
+    held[wish.tenant] += wish.coming.size_bytes + wish.come_bytes
+    disk, freed_bytes = os.statvfs(root), 0
+    disk_bytes, came_free_bytes = disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize
+    spared_files = disk.f_files // SPARED_SHARE
+
+    def free_bytes() -> int:
+        """Not every file system says at once what has become free."""
+        now = os.statvfs(root)
+        free = max(now.f_bavail * now.f_frsize, came_free_bytes + freed_bytes)
+        return free - elsewhere_bytes - wish.coming.size_bytes
+
+    def has_files(spared: int) -> bool:
+        return not disk.f_files or os.statvfs(root).f_favail - wish.coming.files >= spared
+
+    def has_room() -> bool:
+        return leaves_room(free_bytes(), held[wish.tenant], disk_bytes) and has_files(spared_files)
+
+    def has_little() -> bool:
+        """And there is as much as that."""
+        return held[wish.tenant] <= SMALL_BYTES and free_bytes() >= 0 and has_files(0)
+
+    if only_look or has_room():
+        return has_room()
+    kept = [each for each in _kept(root, notes) if root / each.name != wish.thing]
+    idle = [each for each in kept if _is_idle(root / each.name)]
+    own_bytes = held[wish.tenant] - sum(notes[root / each.name].shares.get(wish.tenant, 0) for each in idle)
+    best_bytes = free_bytes() + sum(each.size_bytes for each in idle)
+    is_vain = not leaves_room(best_bytes, own_bytes, disk_bytes)
+    for each in giving_way(idle, held):
+        if is_vain and (own_bytes > SMALL_BYTES or best_bytes < 0 or has_little()):
+            break  # nobody's things go where that does not help
+        if _remove(root / each.name, root):
+            held.subtract(notes[root / each.name].shares)
+            freed_bytes += each.size_bytes
+            if has_room():
+                return True
+    if has_little():
+        return True
+    full = f"The disk is full: no space left in {root}"
+    if not has_files(spared_files):
+        raise DiskFull(f"{full}: it can hold hardly any more files", hint=FREE)
+    if leaves_room(free_bytes(), 0, disk_bytes):
+        own = f"this tenant's tasks at work have {held[wish.tenant] / GIB:,.1f} GiB with it"
+        raise DiskFull(f"{full} for one tenant: {own}, and must leave a third as much free", hint=OWN_HINT)
+    left_bytes = max(0, free_bytes() + wish.coming.size_bytes)
+    takes = f"{wish.thing.name[:12]} takes {(wish.coming.size_bytes + wish.come_bytes) / MIB:,.0f}"
+    raise DiskFull(f"{full}: {left_bytes / MIB:,.0f} MiB are left, and {takes}", hint=FREE)
+
+
+def _absolute(path: Path) -> Path:
+    return path.absolute()
 
 
 def used_at_s(path: Path) -> float:
     """Now, for one that is going this very moment."""
-    for stamp in (_lock_of(path), path):
+    for stamp in (lock_of(path), path):
         with suppress(FileNotFoundError):
             return stamp.stat().st_mtime
     return time.time()
 
 
 def _things(root: Path) -> list[Path]:
-    """Checkouts first: a mirror's are gone when its own turn comes."""
-    checkouts = [path for path in root.glob("checkouts/*/*") if path.is_dir() and not path.suffix]
+    checkouts = [path for path in root.glob("checkouts/*/*") if not path.suffix and path.is_dir()]
     return [*sorted(checkouts), *sorted(root.glob("bundles/*.bundle")), *sorted(root.glob("mirrors/*.git"))]
 
 
-def _lock_of(path: Path) -> Path:
-    """A bundle is its own: it is written once, and read by who has opened it already."""
-    match path.suffix:
-        case ".bundle":
-            return path
-        case ".git":
-            return path.with_suffix(".lock")
-        case _:
-            return path.with_name(f"{path.name}.lock")
+def _kept(root: Path, notes: Mapping[Path, _Note]) -> list[Kept]:
+    """A mirror is used with each of its checkouts, behind which it stands."""
+    found, used = list[Kept](), dict[str, float]()
+    for path in _things(root):
+        if (note := notes.get(path)) is None:
+            continue
+        used_s, key = used_at_s(path), path.stem if path.suffix == ".git" else path.parent.name
+        used[key] = max(used.get(key, 0), used_s)
+        at_s = used[key] if path.suffix == ".git" else used_s
+        found.append(Kept(str(path.relative_to(root)), note.size_bytes, at_s, note.owner))
+    return found
+
+
+def _note_of(thing: Path) -> Path:
+    return thing.with_name(thing.name + NOTE)
+
+
+def _read_note(thing: Path) -> _Note | None:
+    try:
+        told = json.loads(_note_of(thing).read_text())
+        return _Note({str(tenant): int(size) for tenant, size in told["shares"].items()}, int(told["coming_bytes"]))
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _write_note(thing: Path, note: _Note) -> None:
+    target = _note_of(thing)
+    part = target.with_name(f"{target.name}.{uuid.uuid4().hex}.part")
+    try:
+        part.write_text(json.dumps({"shares": dict(note.shares), "coming_bytes": note.coming_bytes}))
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _notes(root: Path) -> dict[Path, _Note]:
+    """Of all things. What a dead process was about to make does not come any more."""
+    found: dict[Path, _Note] = {}
+    for file in (file for folder in FOLDERS for file in root.glob(f"{folder}/*{NOTE}")):
+        thing = file.with_suffix("")
+        if (note := _read_note(thing)) is None:
+            continue
+        if note.coming_bytes:
+            with try_lock(lock_of(thing)) as is_left:
+                if is_left and not thing.exists():
+                    file.unlink(missing_ok=True)
+                    continue
+                note = replace(note, coming_bytes=0) if is_left else note
+        found[thing] = note
+    return found
+
+
+async def _measured(thing: Path) -> _Note:
+    """What an older release has made is nobody's."""
+    if (note := _read_note(thing)) is None:
+        note = _Note({"": (await sizes_bytes([thing])).get(thing, 0)})
+        with suppress(OSError):  # on a disk that is full; then it is measured again
+            _write_note(thing, note)
+    return note
+
+
+async def _grown(notes: Mapping[Path, _Note], things: Sequence[Path]) -> dict[Path, _Note]:
+    """As they are by now. Merges have written to a mirror, for whoever it mostly belongs to."""
+    sizes, nobodys = await sizes_bytes(things), _Note({})
+    before = {thing: notes.get(thing, nobodys) for thing in things}
+    return {
+        thing: note.with_more(note.owner, sizes.get(thing, 0) - note.size_bytes, note.coming_bytes)
+        for thing, note in before.items()
+    }
+
+
+async def _all_grown(root: Path) -> dict[Path, _Note]:
+    notes = await asyncio.to_thread(_notes, root)
+    return await _grown(notes, await asyncio.to_thread(_things, root))
+
+
+def _note_growth(grown: Mapping[Path, _Note]) -> None:
+    for thing, note in grown.items():
+        with try_lock(lock_of(thing)) as is_mine, suppress(OSError):  # else who makes it says so
+            if is_mine and thing.exists():
+                _write_note(thing, note)
+
+
+def _is_idle(thing: Path) -> bool:
+    """Just now: `_remove` looks again."""
+    if not (held := _held_file(thing)).exists():
+        return True
+    with try_lock(lock_of(thing)) as is_mine, try_lock(held) as is_idle:
+        return is_mine and is_idle
 
 
 def _remove(path: Path, root: Path) -> bool:
     """Whether it went. Renamed first: whoever asks for it from then on makes it anew."""
-    with try_lock(_lock_of(path)) as is_mine:
-        if not is_mine or _is_at_work(path, root) or time.time() - used_at_s(path) < IN_USE_S:
+    with try_lock(lock := lock_of(path)) as is_mine:
+        if not is_mine or not path.exists() or _is_mounted(path, root):
             return False
         gone = path.with_name(path.name + GONE)
-        _delete(gone)  # of one who was killed over it
-        path.rename(gone)
-        index_of(path).unlink(missing_ok=True)
+        with try_lock(_held_file(path)) as is_idle:
+            if not is_idle:
+                return False
+            _delete(gone)  # of one who was killed over it
+            path.rename(gone)
+            index_of(path).unlink(missing_ok=True)
+        _note_of(path).unlink(missing_ok=True)
         _delete(gone)
+        lock.unlink(missing_ok=True)
     return True
 
 
-def _is_at_work(path: Path, root: Path) -> bool:
+def _is_mounted(path: Path, root: Path) -> bool:
     mounted = set(re.findall(rf"{re.escape(str(root))}/checkouts/([0-9a-f]+)/([0-9a-f]+)", MOUNTS.read_text()))
     if path.suffix == ".git":
         return path.stem in {key for key, _ in mounted} or any(root.glob(f"checkouts/{path.stem}/*/"))
@@ -86,11 +397,11 @@ def _is_at_work(path: Path, root: Path) -> bool:
 def _remove_remains(root: Path, now_s: float) -> None:
     """What somebody was killed over: nobody else would ever come back to it."""
     for mirror in root.glob("mirrors/*.git"):
-        with try_lock(_lock_of(mirror)) as is_mine:
+        with try_lock(lock_of(mirror)) as is_mine:
             if is_mine:  # else somebody fetches into it
                 take_incoming(mirror)
-    for pattern in ("checkouts/*/*", "bundles/*", "mirrors/*"):
-        for path in root.glob(pattern):
+    for pattern in FOLDERS:
+        for path in root.glob(f"{pattern}/*"):
             with suppress(FileNotFoundError):
                 if path.suffix in (GONE, ".part") and path.stat().st_mtime < now_s - IN_USE_S:
                     _delete(path)

@@ -10,13 +10,14 @@ import tempfile
 import time
 from pathlib import Path
 
+from .cache import Use, index_of, is_there, noted_bytes, room_for
 from .errors import FREE, NO_ROOM, CheckoutFailed, CommitMissing, DiskFull, GitFailed, full_disk
 from .git import FOR_OTHERS, git
 from .lock import file_lock, stamp_use
 from .mirror import COMMIT_HINT, Mirror
 from .removal import discard_tree
 from .scratch import make_git_dir, object_environment
-from .weight import require_bearable
+from .weight import Weight, require_bearable
 from .wording import readable
 
 CHECKOUT_TIMEOUT_S = 1800.0
@@ -28,27 +29,35 @@ MIN_ROOM_BYTES = 64 * 1024  # a disk with less is full for everybody
 MAX_WHY_CHARS = 400  # a path can be 4096
 
 
-async def checkout(mirror: Mirror, commit: str, cache_dir: Path, *, owner: tuple[int, int] | None = None) -> Path:
-    """The folder with the files of `commit`; it exists whole or not at all, however many ask at once.
+async def checkout(
+    mirror: Mirror, commit: str, cache_dir: Path, *, owner: tuple[int, int] | None = None, use: Use | None = None
+) -> Path:
+    """The folder with the files of `commit`; it exists whole or not at all, however many ask at once. It stays for as
+    long as `use` does.
 
     Inside is a small `.git` with this one commit, so that status, diff and log work in a sandbox. Beside it lies
     `<folder>.index`, the seed for `repo.patch.extract_patch`. As root, everything belongs to `owner` (uid, gid).
     """
     target = _folder_for(mirror, commit, cache_dir)
-    stamp_use(target.with_name(f"{commit}.lock"))
-    if target.exists():
+    lock = target.with_name(f"{commit}.lock")
+    stamp_use(lock)
+    if is_there(target, use):
         return target
     if not await mirror.has(commit):
         raise CommitMissing(f"The mirror has no commit {commit}", hint=COMMIT_HINT)
-    async with file_lock(target.with_name(f"{commit}.lock")):
-        if not target.exists():
+    async with file_lock(lock):
+        if not is_there(target, use):
             part = target.with_name(f"{commit}.part")
             await asyncio.to_thread(discard_tree, part)  # a killed process left it
             try:
-                await require_bearable(mirror.git_dir, commit, target.parent)
-                await _make(mirror, commit, part, owner)
-                shutil.copy2(part / ".git/index", index_of(target))
-                part.rename(target)
+                with Use() as source:
+                    source.take(mirror.git_dir)
+                    coming = await _weight(mirror, commit)
+                    async with room_for(target, cache_dir, use, coming):
+                        await _make(mirror, commit, part, owner)
+                        shutil.copy2(part / ".git/index", index_of(target))
+                        part.rename(target)
+                is_there(target, use)
             except GitFailed as e:
                 raise await _not_made(mirror, commit, part, e) from e
             except OSError as e:
@@ -58,6 +67,12 @@ async def checkout(mirror: Mirror, commit: str, cache_dir: Path, *, owner: tuple
             finally:  # on a full disk it must not stay until somebody asks again
                 await asyncio.to_thread(discard_tree, part)
     return target
+
+
+async def _weight(mirror: Mirror, commit: str) -> Weight:
+    """With the pack in its `.git`, which is no more than the mirror's."""
+    files = await require_bearable(mirror.git_dir, commit)
+    return Weight(files.size_bytes + min(files.size_bytes, noted_bytes(mirror.git_dir)), files.files)
 
 
 async def _not_made(mirror: Mirror, commit: str, part: Path, failure: GitFailed) -> CheckoutFailed | DiskFull:
@@ -88,11 +103,6 @@ def _has_no_room(folder: Path, size_bytes: int) -> bool:
     except OSError as e:
         return e.errno in NO_ROOM
     return False
-
-
-def index_of(checkout: Path) -> Path:
-    """The index that belongs to a checkout, outside of it, where no workspace can reach it."""
-    return checkout.with_name(f"{checkout.name}.index")
 
 
 def _folder_for(mirror: Mirror, commit: str, cache_dir: Path) -> Path:

@@ -35,18 +35,26 @@ async def file_lock(path: Path) -> AsyncGenerator[None]:
 
 @contextmanager
 def try_lock(path: Path) -> Generator[bool]:
-    """Whether `path` could be locked at once."""
+    """Whether `path` could be locked at once, and is still the file that others lock."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        yield _lock_now(descriptor, fcntl.LOCK_EX) and _is_at(descriptor, path)
     finally:
         os.close(descriptor)
+
+
+def try_share(path: Path) -> int | None:
+    """A descriptor that holds the file `path` locked, beside all who share it, until it is closed. None where there is
+    no such file, or somebody has it alone."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)  # file systems of a network lock no other
+    except FileNotFoundError:
+        return None
+    if _lock_now(descriptor, fcntl.LOCK_SH) and _is_at(descriptor, path):
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 @contextmanager
@@ -64,6 +72,14 @@ def stamp_use(path: Path) -> None:
     """Of what the lock file `path` stands for: now."""
     with suppress(FileNotFoundError):  # nobody has made it yet
         os.utime(path)
+
+
+def _lock_now(descriptor: int, how: int) -> bool:
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

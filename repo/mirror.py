@@ -11,24 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .bundle import unbundle
+from .cache import Use, is_there, room_for
 from .content import files_of
 from .errors import UNSHALLOW_HINT, CommitMissing, GitFailed, RepositoryMissing, SourceRefused, full_disk, unread_format
 from .git import BLOCK_BYTES, git
+from .incoming import INCOMING, take_incoming
 from .lock import file_lock, stamp_use
 from .removal import discard_tree
 from .scratch import make_git_dir, object_environment
-from .weight import MAX_REPOSITORY_BYTES, too_large, while_bearable
+from .weight import MAX_REPOSITORY_BYTES, NOTHING, More, Weight, too_large, while_bearable
 
 FETCH_TIMEOUT_S = 1800.0  # a first fetch of a large repository over a slow line
 DEFAULT_PROTOCOLS = ("https", "ssh")
 COMMIT_HINT = "name a commit, branch or tag that the repository has; push it first if it is yours alone"
 FULL_ID = re.compile(r"[0-9a-f]{40}")
-LOOSE = re.compile(r"[0-9a-f]{38}")  # an object's file, in a folder of its first two digits
 # A folder of our own mirrors, with a file for each commit that was found by its whole id: most are asked for often.
 SEEN = "muster-seen"
-# Where a fetch writes: what it leaves in its middle is told from what merges write into the mirror meanwhile.
-INCOMING = "incoming"
-PACK = (".pack", ".rev", ".idx")  # in the order in which they come: git looks for the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +108,15 @@ async def mirror_of(
     protocols: Collection[str] = DEFAULT_PROTOCOLS,
     env: Mapping[str, str] | None = None,
     max_bytes: int = MAX_REPOSITORY_BYTES,
+    use: Use | None = None,
 ) -> Mirror:
     """The mirror that holds `commit`, from exactly one of `url` and `bundle`; both are read only when it is missing.
 
     `commit` may name a branch or a tag of `url`: it is fetched each time then, and `resolve` gives its id. Who has a
     mirror has all that others fetched into it: there is one for an address, or a bundle's commit, and for all of
     `shared_by`, such as whose credential let it in. `env` is of the fetch alone: what must not stand in a command line.
-    `RepositoryTooLarge` when the mirror would be more than `max_bytes`; of what came until then nothing stays.
+    `RepositoryTooLarge` when the mirror would be more than `max_bytes`; of what came until then nothing stays. The
+    mirror stays for as long as `use` does.
     """
     if (url is None) == (bundle is None):
         raise SourceRefused("A mirror needs either an address or a bundle")
@@ -124,27 +124,41 @@ async def mirror_of(
     place = ["url", url] if url is not None else ["commit", commit] if not shared_by else ["bundle"]
     name = hashlib.sha256(json.dumps([*place, *shared_by]).encode()).hexdigest()[:32]
     mirror = _mirror_named(cache_dir, name)
-    stamp_use(mirror.git_dir.with_suffix(".lock"))
-    if FULL_ID.fullmatch(commit) and mirror.git_dir.exists() and await mirror.has_whole(commit):
+    lock = mirror.git_dir.with_suffix(".lock")
+    stamp_use(lock)
+    if await _has_already(mirror, commit, use):
         return mirror
-    async with file_lock(mirror.git_dir.with_suffix(".lock")):
-        try:
-            _create(mirror.git_dir)
-        except OSError as e:
-            if full := full_disk(e, mirror.git_dir.parent):
-                raise full from e
-            raise
-        if not (FULL_ID.fullmatch(commit) and await mirror.has_whole(commit)):
-            if bundle is not None:
-                await unbundle(mirror.git_dir, bundle)
-            if url is not None:
-                take_incoming(mirror.git_dir)  # of a killed process; the lock is ours
+    async with file_lock(lock):
+        if not await _has_already(mirror, commit, use):
+            async with room_for(mirror.git_dir, cache_dir, use, _weight(bundle)) as more:
                 try:
-                    await _fetch(mirror, url, commit, protocols, env, max_bytes)
-                finally:
-                    take_incoming(mirror.git_dir)
+                    _create(mirror.git_dir)
+                except OSError as e:
+                    if full := full_disk(e, mirror.git_dir.parent):
+                        raise full from e
+                    raise
+                if bundle is not None:
+                    await unbundle(mirror.git_dir, bundle)
+                if url is not None:
+                    take_incoming(mirror.git_dir)  # of a killed process; the lock is ours
+                    try:
+                        await _fetch(mirror, url, commit, protocols, env, max_bytes, more)
+                    finally:
+                        take_incoming(mirror.git_dir)
+            is_there(mirror.git_dir, use)
         await mirror.resolve(commit)
     return mirror
+
+
+async def _has_already(mirror: Mirror, commit: str, use: Use | None) -> bool:
+    return is_there(mirror.git_dir, use) and FULL_ID.fullmatch(commit) is not None and await mirror.has_whole(commit)
+
+
+def _weight(bundle: Path | None) -> Weight:
+    """Of what cannot be read git says so itself."""
+    with suppress(OSError):
+        return Weight(bundle.stat().st_size) if bundle is not None else NOTHING
+    return NOTHING
 
 
 def _mirror_named(cache_dir: Path, name: str) -> Mirror:
@@ -161,24 +175,14 @@ def _create(git_dir: Path) -> None:
     part.rename(git_dir)
 
 
-def take_incoming(git_dir: Path) -> None:
-    """The whole packs and objects that a fetch has written: a branch may stand for them by now. Nothing else of it
-    stays. The caller holds the mirror's lock."""
-    incoming = git_dir / INCOMING
-    for index in incoming.glob("pack/pack-*.idx"):
-        for suffix in PACK:
-            with suppress(FileNotFoundError):
-                index.with_suffix(suffix).replace(git_dir / "objects/pack" / f"{index.stem}{suffix}")
-    for loose in incoming.glob("[0-9a-f][0-9a-f]/*"):  # from a server that knows no protocol of git's, only files
-        if LOOSE.fullmatch(loose.name):
-            place = git_dir / "objects" / loose.parent.name
-            place.mkdir(exist_ok=True)
-            loose.replace(place / loose.name)
-    discard_tree(incoming)
-
-
 async def _fetch(
-    mirror: Mirror, url: str, commit: str, protocols: Collection[str], env: Mapping[str, str] | None, max_bytes: int
+    mirror: Mirror,
+    url: str,
+    commit: str,
+    protocols: Collection[str],
+    env: Mapping[str, str] | None,
+    max_bytes: int,
+    more: More,
 ) -> None:
     if url.startswith("-"):
         raise SourceRefused(f"{url!r} is not a repository's address")
@@ -209,7 +213,7 @@ async def _fetch(
                 timeout_s=FETCH_TIMEOUT_S,
                 max_file_bytes=max_bytes,
             )
-            await while_bearable(fetch, mirror.git_dir, max_bytes)
+            await while_bearable(fetch, mirror.git_dir, max_bytes, more)
             return
         except GitFailed as e:
             if _is_cut_short(mirror.git_dir / INCOMING, max_bytes):

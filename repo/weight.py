@@ -7,79 +7,97 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from .errors import CheckoutFailed, DiskFull, OutputTooLarge, RepositoryTooLarge
-from .git import GIB, git
+from .git import git
+from .keeping import GIB, MIB, SMALL_BYTES, SPARED_SHARE
 
 # A million paths of 75 characters, twice what the largest repositories of the world have.
 MAX_LISTING_BYTES = 128 * 1024 * 1024
-MIB = 1024 * 1024
 MAX_FILES_BYTES = 32 * GIB
 HINT = "give the task a smaller repository"
 # As much as a worker keeps of all repositories, unless it is told otherwise.
 MAX_REPOSITORY_BYTES = 20 * GIB
 WATCH_S = 0.5
 WATCH_SHARE = 10  # looking takes one part in so many of the time: a mirror may have very many files
-# What one fetch leaves to everybody else, of the bytes and of the files that its disk can hold; and what it may write
-# all the same.
-SPARED_SHARE = 20
-SMALL_BYTES = 256 * MIB
+BLOCK_BYTES = 4096  # what an empty file takes on most disks, with its entry
 
 T = TypeVar("T")
+More = Callable[[int], Awaitable[None]]
 
 
-async def require_bearable(git_dir: Path, commit: str, folder: Path) -> None:
-    """`CheckoutFailed` for more than any task has business with, `DiskFull` for more than `folder`'s disk has left."""
+@dataclass(frozen=True, slots=True)
+class Weight:
+    size_bytes: int
+    files: int = 0
+
+
+NOTHING = Weight(0)
+
+
+async def require_bearable(git_dir: Path, commit: str) -> Weight:
+    """What the files of a commit take on a disk; `CheckoutFailed` for more than any task has business with."""
     short = commit[:12]
     try:
-        ask = ("ls-tree", "-r", "-l", "-z", "--full-tree", commit)
+        ask = ("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit)
         listed = await git(*ask, git_dir=git_dir, max_stdout_bytes=MAX_LISTING_BYTES)
     except OutputTooLarge as e:
         raise CheckoutFailed(f"The files of commit {short} are more than a million or so", hint=HINT) from e
-    total_bytes = await asyncio.to_thread(_total_bytes, listed.stdout)
-    if total_bytes > MAX_FILES_BYTES:
-        size = f"{total_bytes / GIB:,.0f} GiB of at most {MAX_FILES_BYTES // GIB}"
+    sizes = await asyncio.to_thread(_sizes, listed.stdout)
+    if sum(sizes) > MAX_FILES_BYTES:
+        size = f"{sum(sizes) / GIB:,.0f} GiB of at most {MAX_FILES_BYTES // GIB}"
         raise CheckoutFailed(f"The files of commit {short} are too large: {size}", hint=HINT)
-    disk = shutil.disk_usage(folder)
-    # As of a fetch: what is left of a disk is for everybody else, but for what is small.
-    free_bytes = disk.free if total_bytes <= SMALL_BYTES else disk.free - disk.total // SPARED_SHARE
-    if total_bytes > free_bytes:
-        left, takes = f"{max(0, free_bytes) / MIB:,.0f} MiB are left", f"{total_bytes / MIB:,.0f}"
-        message = f"The disk is full: no space left in {folder}: {left}, and commit {short} takes {takes}"
-        raise DiskFull(message, hint="free some: `muster sandbox prune`; or move the state folder to a larger disk")
+    return Weight(sum(max(1, -(-size // BLOCK_BYTES)) * BLOCK_BYTES for size in sizes), len(sizes))
 
 
-def _total_bytes(listed: bytes) -> int:
-    """Of what has a size: no submodule has, and no object that is missing."""
-    sizes = (entry.partition(b"\t")[0].rpartition(b" ")[2] for entry in listed.split(b"\0"))
-    return sum(int(size) for size in sizes if size.isdigit())
+def _sizes(listed: bytes) -> list[int]:
+    """Of each path; nothing for what has none: a folder, a submodule, an object that is missing."""
+    sizes = (entry.partition(b"\t")[0].rpartition(b" ")[2] for entry in listed.split(b"\0") if entry)
+    return [int(size) if size.isdigit() else 0 for size in sizes]
 
 
-async def while_bearable(work: Coroutine[Any, Any, T], folder: Path, max_bytes: int) -> T:
+async def while_bearable(work: Coroutine[Any, Any, T], folder: Path, max_bytes: int, more: More | None = None) -> T:
     """Do the work, which writes into `folder`; stop it with `RepositoryTooLarge` when that is more than `max_bytes`, or
-    the disk is nearly full of it."""
+    the disk is nearly full. `more`, if there is one, makes room for so many bytes first (see `cache.room_for`)."""
     before_bytes = await _size_bytes(folder)
     doing = asyncio.ensure_future(work)
-    pause_s = WATCH_S
+    pause_s, asked_bytes = WATCH_S, 0
     try:
         while not (await asyncio.wait({doing}, timeout=pause_s))[0]:
             began_s = time.monotonic()
             size_bytes = await _size_bytes(folder)
             if size_bytes > max_bytes:
                 raise too_large(max_bytes)
-            if size_bytes - before_bytes > SMALL_BYTES and _is_nearly_full(folder):
-                message = f"The repository is too large for this disk: {folder} has hardly any room left"
-                raise RepositoryTooLarge(message, hint=HINT)
+            come_bytes = size_bytes - before_bytes
+            if come_bytes - asked_bytes > SMALL_BYTES or _is_nearly_full(folder):
+                asked_bytes = come_bytes
+                await _require_room(more, come_bytes, folder)
             pause_s = max(WATCH_S, WATCH_SHARE * (time.monotonic() - began_s))
         return doing.result()
     finally:
         doing.cancel()
         await asyncio.gather(doing, return_exceptions=True)
+
+
+async def _require_room(more: More | None, come_bytes: int, folder: Path) -> None:
+    """What is small has not filled the disk: that were others, and it passes."""
+    full = None
+    if more is not None:
+        try:
+            await more(come_bytes)
+            return
+        except DiskFull as e:
+            if come_bytes <= SMALL_BYTES:
+                raise
+            full = e
+    if come_bytes > SMALL_BYTES and (full or _is_nearly_full(folder)):
+        message = f"The repository is too large for this disk: {folder} has hardly any room left"
+        raise RepositoryTooLarge(message, hint=HINT) from full
 
 
 def too_large(max_bytes: int) -> RepositoryTooLarge:

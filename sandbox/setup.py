@@ -171,6 +171,7 @@ async def kept_setups(images: ImageStore, state_dir: Path, names: str = f"{REPOS
             one.name,
             one.size_bytes + sizes.get(folder_of(setup_files, one.name), 0),
             max(one.used_at_s, used_at_s(setup_files, one.name)),
+            owner_of(one.name),
         )
         for one in kept
     ]
@@ -179,7 +180,7 @@ async def kept_setups(images: ImageStore, state_dir: Path, names: str = f"{REPOS
 async def collect_setups(images: ImageStore, state_dir: Path, allowance: Allowance, *, now_s: float) -> list[Kept]:
     """Remove the images of setups that are too many or too old; what went. They are made again where one is missed."""
     kept = await kept_setups(images, state_dir)
-    due = surplus(kept, allowance, now_s, owner_of=lambda each: owner_of(each.name))
+    due = surplus(kept, allowance, now_s)
     gone = [each for each in due if await _discard(each, images, state_dir)]
     left = {folder_of(state_dir / FOLDER, each.name) for each in kept if each not in gone}
     for folder in (state_dir / FOLDER).glob("*"):  # of images that somebody else has removed

@@ -34,7 +34,7 @@ async def planned_for(caller: Caller, content: bytes, language: str, at_once: Pl
         require_reachable_batch(spec)
         if (earlier := spec.shards.failures_of) is not None:
             await _require_own(earlier, caller)
-        sources = Sources(blobs=muster.transport.blobs, reach=reach, forges=reach.allowed)
+        sources = Sources(blobs=muster.transport.blobs, reach=reach, forges=reach.allowed, tenant=caller.tenant)
         return await muster.batches.plan(spec, sources, file=Path(NAME))
 
 

@@ -55,7 +55,7 @@ class Sources:
     """How repositories are come by. `reach`: who lets us in at an address; None: whoever lets a person's own git in.
 
     `forges`: those that may be asked; None: all of the settings. `blobs`: where bundles are. `tell` hears what stays
-    behind.
+    behind. `tenant`: whose what is fetched is, where many share a disk.
     """
 
     allow_dirty: bool = False
@@ -63,6 +63,7 @@ class Sources:
     blobs: Blobs | None = None
     reach: Reach | None = None
     forges: Mapping[str, ForgeSettings] | None = None
+    tenant: str = ""
 
 
 async def planned(spec: BatchSpec, file: Path, settings: Settings, sources: Sources = Sources()) -> Planned:
@@ -101,9 +102,9 @@ async def start_of(
     """Where a repository's work begins: fetched, out of a bundle, or in a folder of this machine."""
     if repository.url is not None:
         remote = await (sources.reach(repository) if sources.reach else remote_at(repository, forges))
-        return await fetched(repository, cache_dir, remote)
+        return await fetched(repository, cache_dir, remote, tenant=sources.tenant)
     if repository.bundle is not None:
-        return await unpacked(repository, cache_dir, sources.blobs)
+        return await unpacked(repository, cache_dir, sources.blobs, tenant=sources.tenant)
     allow_dirty = sources.allow_dirty or bool(repository.base)
     try:
         local = await starting_point(folder_of(repository, file), allow_dirty=allow_dirty, tell=sources.tell)

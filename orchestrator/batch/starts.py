@@ -6,11 +6,12 @@ import asyncio
 import posixpath
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from envelope.ids import digest_of
+from repo.cache import Use
 from repo.errors import RepositoryMissing
 from repo.local import LocalRepository
 from repo.mirror import mirror_of
@@ -32,7 +33,7 @@ class Start:
     """`folder` is of a local repository, whose branches can be set; None for what was fetched, which has a `url`.
 
     `origin`: what stands for the folder's repository. `forge`: whose token lets git in there. `bundle`: the blob that
-    it came in.
+    it came in. `use` keeps what was fetched or unpacked there until nobody has this any more.
     """
 
     git_dir: Path
@@ -42,6 +43,7 @@ class Start:
     origin: str = ""
     forge: str = ""
     bundle: str = ""
+    use: Use | None = field(default=None, compare=False, repr=False)
 
 
 def named(repositories: Iterable[Repository], file: Path) -> dict[str, Repository]:
@@ -78,7 +80,7 @@ async def remote_at(repository: Repository, forges: Mapping[str, ForgeSettings])
     return remote_of(await place_of(terms, forges, None), forges)
 
 
-async def fetched(repository: Repository, cache_dir: Path, remote: Remote) -> Start:
+async def fetched(repository: Repository, cache_dir: Path, remote: Remote, *, tenant: str = "") -> Start:
     """The remote repository, in the mirror that is kept of it; what it has already is not fetched again.
 
     What came by a token lies in a mirror of its own: without one nobody finds it.
@@ -86,11 +88,14 @@ async def fetched(repository: Repository, cache_dir: Path, remote: Remote) -> St
     url, protocols, env = remote.url, remote.protocols, remote.env
     commit = await commit_at(url, repository.base, protocols=protocols, env=env)
     shared_by = ["credential", remote.credential] if remote.credential else []
-    mirror = await mirror_of(cache_dir, url=url, commit=commit, shared_by=shared_by, protocols=protocols, env=env)
-    return Start(mirror.git_dir, await mirror.resolve(commit), None, url=url, forge=repository.forge)
+    use = Use(tenant)
+    mirror = await mirror_of(
+        cache_dir, url=url, commit=commit, shared_by=shared_by, protocols=protocols, env=env, use=use
+    )
+    return Start(mirror.git_dir, await mirror.resolve(commit), None, url=url, forge=repository.forge, use=use)
 
 
-async def unpacked(repository: Repository, cache_dir: Path, blobs: Blobs | None) -> Start:
+async def unpacked(repository: Repository, cache_dir: Path, blobs: Blobs | None, *, tenant: str = "") -> Start:
     """The repository in a bundle. Its mirror holds that bundle alone: who names another's commit must have it."""
     if blobs is None or repository.bundle is None:
         hint = "name its `path` or its `url`; bundles are for those who submit over HTTP or from Python"
@@ -100,11 +105,12 @@ async def unpacked(repository: Repository, cache_dir: Path, blobs: Blobs | None)
         content = await blobs.get(repository.bundle)
         await asyncio.to_thread(packed.write_bytes, content)
         try:
-            mirror = await mirror_of(cache_dir, bundle=packed, commit=repository.base, shared_by=[repository.bundle])
+            shared_by, use = [repository.bundle], Use(tenant)
+            mirror = await mirror_of(cache_dir, bundle=packed, commit=repository.base, shared_by=shared_by, use=use)
         except RepositoryMissing as e:
             hint = "make it with `git bundle create FILE HEAD`, and name a commit that is in it"
             raise BadInput(f"the bundle of {repository.name} cannot be read", hint=hint) from e
-    return Start(mirror.git_dir, await mirror.resolve(repository.base), None, bundle=repository.bundle)
+    return Start(mirror.git_dir, await mirror.resolve(repository.base), None, bundle=repository.bundle, use=use)
 
 
 def _called(repository: Repository, file: Path) -> str:

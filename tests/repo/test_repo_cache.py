@@ -77,11 +77,9 @@ async def test_an_old_repository_goes_and_comes_again_when_it_is_wanted(kept, tm
 
 
 def test_of_several_owners_the_one_who_has_most_gives_way():
-    of_one = [Kept(f"one-{n}", 10, used_at_s=1000 + n) for n in range(3)]
-    of_two = [Kept("two-0", 10, used_at_s=0)]
-    going = surplus(
-        [*of_two, *of_one], Allowance(DAY_S, max_bytes=20), now_s=IN_USE_S + 2000, owner_of=lambda each: each.name[:3]
-    )
+    of_one = [Kept(f"one-{n}", 10, used_at_s=1000 + n, owner="one") for n in range(3)]
+    of_two = [Kept("two-0", 10, used_at_s=0, owner="two")]
+    going = surplus([*of_two, *of_one], Allowance(DAY_S, max_bytes=20), now_s=IN_USE_S + 2000)
     assert [each.name for each in going] == ["one-0", "one-1"]
 
 

@@ -15,9 +15,10 @@ import pytest
 from repo.cache import collect_repositories
 from repo.errors import GitFailed, RepositoryTooLarge
 from repo.git import git
+from repo.incoming import INCOMING, take_incoming
 from repo.keeping import Allowance
 from repo.lock import file_lock
-from repo.mirror import INCOMING, mirror_of, take_incoming
+from repo.mirror import mirror_of
 
 COMMIT = "1" * 40
 MIB = 1024 * 1024

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from envelope.messages import Workspace
+from repo.cache import Use
 from repo.errors import RepoError
-from transport.blobs.owners import acting_for
+from transport.blobs.owners import acting_for, acting_tenant
 from transport.errors import NotFound
 from transport.memory import MemoryTransport
 from workers.sandboxes.workspace import Workspaces
@@ -35,12 +36,12 @@ async def test_a_commit_of_anothers_bundle_is_not_found_by_its_name(tmp_path):
     own, _ = bundle_of(tmp_path / "own", "mine")
     workspaces = Workspaces(None, blobs, tmp_path / "cache", "image")  # type: ignore[arg-type]  # no sandbox is opened
 
-    mirror, found = await workspaces.source(Workspace(bundle=await blobs.put(theirs), base=commit))
+    mirror, found = await workspaces.source(Workspace(bundle=await blobs.put(theirs), base=commit), Use())
     assert found == commit and mirror.git_dir.exists()
 
     for other in (own, b"no bundle at all"):
         with pytest.raises(RepoError):
-            await workspaces.source(Workspace(bundle=await blobs.put(other), base=commit))
+            await workspaces.source(Workspace(bundle=await blobs.put(other), base=commit), Use())
 
 
 async def test_a_bundle_that_lies_here_for_another_tenant_is_none(tmp_path):
@@ -49,10 +50,10 @@ async def test_a_bundle_that_lies_here_for_another_tenant_is_none(tmp_path):
     workspaces = Workspaces(None, blobs, tmp_path / "cache", "image")  # type: ignore[arg-type]  # no sandbox is opened
     with acting_for("ann"):
         workspace = Workspace(bundle=await blobs.put(theirs), base=commit)
-        await workspaces.source(workspace)
+        await workspaces.source(workspace, Use(acting_tenant()))
 
     with acting_for("ben"), pytest.raises(NotFound):
-        await workspaces.source(workspace)
+        await workspaces.source(workspace, Use(acting_tenant()))
 
 
 async def test_a_commit_of_another_folder_is_not_found_by_its_name(tmp_path):
@@ -61,9 +62,9 @@ async def test_a_commit_of_another_folder_is_not_found_by_its_name(tmp_path):
     allowed = (tmp_path / "theirs", tmp_path / "own")
     workspaces = Workspaces(None, MemoryTransport().blobs, tmp_path / "cache", "image", allowed)  # type: ignore[arg-type]
 
-    mirror, found = await workspaces.source(Workspace(path=str(allowed[0]), base=commit[:7]))
+    mirror, found = await workspaces.source(Workspace(path=str(allowed[0]), base=commit[:7]), Use())
     assert found == commit and mirror.git_dir.exists()
 
     for name in (commit, commit[:7]):
         with pytest.raises(RepoError):
-            await workspaces.source(Workspace(path=str(allowed[1]), base=name))
+            await workspaces.source(Workspace(path=str(allowed[1]), base=name), Use())

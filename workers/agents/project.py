@@ -9,6 +9,7 @@ from pathlib import Path
 
 from envelope.agents import ProjectCards
 from envelope.messages import NOT_AT_ALL, Workspace
+from repo.cache import Use
 from repo.errors import OutputTooLarge
 from repo.project import ProjectSettings, project_settings
 from transport.blobs.owners import acting_tenant
@@ -68,12 +69,13 @@ class ProjectAgents:
         place = (acting_tenant(), workspace.url, workspace.bundle, workspace.path, workspace.credentials)
         key = (*place, workspace.public, workspace.trusted, workspace.base)
         if key not in self._kept:
-            mirror, commit = await self._workspaces.source(workspace)
-            key = (*key[:-1], commit)
-            if key not in self._kept:
-                self._kept[key] = await project_agents(self.own, mirror.git_dir, commit, trusted=workspace.trusted)
-                stranger = await project_agents(self.own, mirror.git_dir, commit, trusted="")
-                self._publish(commit, stranger)
+            with Use(acting_tenant()) as use:
+                mirror, commit = await self._workspaces.source(workspace, use)
+                key = (*key[:-1], commit)
+                if key not in self._kept:
+                    self._kept[key] = await project_agents(self.own, mirror.git_dir, commit, trusted=workspace.trusted)
+                    stranger = await project_agents(self.own, mirror.git_dir, commit, trusted="")
+                    self._publish(commit, stranger)
         self._kept.move_to_end(key)
         known = self._kept[key]
         if len(self._kept) > MAX_KEPT:

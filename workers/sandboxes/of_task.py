@@ -129,7 +129,11 @@ class TaskSandbox:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        await self.close(stopped=kind is not None)
+        try:
+            await self.close(stopped=kind is not None)
+        finally:
+            if self._prepared is not None:
+                self._prepared.use.close()
 
     async def _ready(self) -> Prepared:
         if self._prepared is None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,10 +14,12 @@ from envelope.messages import Workspace
 from envelope.reach import credentials_of, hosts_of
 from envelope.scope import Scope
 from repo.bundle import bundle
+from repo.cache import Use, lock_of, room_for
 from repo.checkout import checkout
+from repo.lock import file_lock
 from repo.mirror import Mirror, mirror_of
 from repo.public import pinned_to_public
-from repo.weight import MAX_REPOSITORY_BYTES
+from repo.weight import MAX_REPOSITORY_BYTES, NOTHING, Weight
 from sandbox.base import Limits, SandboxDriver, SandboxSpec, Setup, SetupLimits
 from sandbox.outlet import Outlet, Tell, tell_nobody
 from sandbox.uids import AGENT_GID, AGENT_UID
@@ -39,10 +42,12 @@ SANDBOX_ENV: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What to open, and the request's diff that goes onto its base first (empty: none)."""
+    """What to open, and the request's diff that goes onto its base first (empty: none). `use` keeps this machine's
+    repository and files there for as long as the task works on them; who has them closes it."""
 
     spec: SandboxSpec
     request_diff: bytes = b""
+    use: Use = field(default_factory=Use)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,37 +86,49 @@ class Workspaces:
             empty = replace(empty, egress=hosts, outlet=outlet)
         if workspace is None:
             return Prepared(empty)
-        mirror, commit = await self.source(workspace)
-        folder = await checkout(mirror, commit, self.cache_dir, owner=(AGENT_UID, AGENT_GID))
-        index = None if self.setup_hosts is None else frozenset(self.setup_hosts)
-        tenant, bounds = acting_tenant(), self.setup_limits
-        setup = Setup(self.image, folder, commit, mirror.key, workspace.setup, index, tell, tenant, bounds)
-        image = await self.driver.prepare_image(setup)
-        request_diff = await self.blobs.get(workspace.changes) if workspace.changes else b""
-        return Prepared(replace(empty, image=image, checkout=folder, git_dir=mirror.git_dir, base=commit), request_diff)
+        use = Use(acting_tenant())
+        try:
+            mirror, commit = await self.source(workspace, use)
+            folder = await checkout(mirror, commit, self.cache_dir, owner=(AGENT_UID, AGENT_GID), use=use)
+            index = None if self.setup_hosts is None else frozenset(self.setup_hosts)
+            tenant, bounds = acting_tenant(), self.setup_limits
+            setup = Setup(self.image, folder, commit, mirror.key, workspace.setup, index, tell, tenant, bounds)
+            image = await self.driver.prepare_image(setup)
+            request_diff = await self.blobs.get(workspace.changes) if workspace.changes else b""
+        except BaseException:
+            use.close()
+            raise
+        spec = replace(empty, image=image, checkout=folder, git_dir=mirror.git_dir, base=commit)
+        return Prepared(spec, request_diff, use)
 
-    async def source(self, workspace: Workspace) -> tuple[Mirror, str]:
-        """The repository on this machine, and the commit that its work starts from."""
-        mirror = await self._mirror(workspace)
+    async def source(self, workspace: Workspace, use: Use) -> tuple[Mirror, str]:
+        """The repository on this machine, which stays for as long as `use` does, and the commit that its work starts
+        from."""
+        mirror = await self._mirror(workspace, use)
         return mirror, await mirror.resolve(workspace.base)
 
-    async def _mirror(self, workspace: Workspace) -> Mirror:
+    async def _mirror(self, workspace: Workspace, use: Use) -> Mirror:
         match workspace:
             case Workspace(url=str(url), bundle=None, path=None):
-                return await self._fetched(url, workspace)
+                return await self._fetched(url, workspace, use)
             case Workspace(credentials=str(name)) if name:
                 raise BadInput("credentials are for a repository with a url", hint="name none, or its url")
             case Workspace(url=None, bundle=str(ref), path=None):
-                file = await self._bundle_file(ref)
                 # who names a commit alone, and a bundle of its own, must not get another tenant's repository
-                return await mirror_of(self.cache_dir, bundle=file, commit=workspace.base, shared_by=[ref])
+                with Use(use.tenant) as reading:
+                    file, shared_by = await self._bundle_file(ref, reading), [ref]
+                    return await self._unbundled(file, workspace, shared_by, use)
             case Workspace(url=None, bundle=None, path=str(path)):
-                file, place = await self._bundled(Path(path), workspace.base)
-                return await mirror_of(self.cache_dir, bundle=file, commit=workspace.base, shared_by=["path", place])
+                with Use(use.tenant) as reading:
+                    file, place = await self._bundled(Path(path), workspace.base, reading)
+                    return await self._unbundled(file, workspace, ["path", place], use)
             case _:
                 raise BadInput("a workspace needs exactly one of url, bundle and path")
 
-    async def _fetched(self, url: str, workspace: Workspace) -> Mirror:
+    async def _unbundled(self, file: Path, workspace: Workspace, shared_by: Sequence[str], use: Use) -> Mirror:
+        return await mirror_of(self.cache_dir, bundle=file, commit=workspace.base, shared_by=shared_by, use=use)
+
+    async def _fetched(self, url: str, workspace: Workspace, use: Use) -> Mirror:
         """What came by a credential, or from this network, lies in a mirror of its own: without it nobody finds it."""
         by, protocols = workspace.credentials, self.protocols
         shared_by: Sequence[str] = ()
@@ -129,17 +146,21 @@ class Workspaces:
             protocols=protocols,
             env=env,
             max_bytes=self.max_repository_bytes,
+            use=use,
         )
 
-    async def _bundle_file(self, ref: str) -> Path:
+    async def _bundle_file(self, ref: str, use: Use) -> Path:
         """A bundle travels once to each machine for each tenant, however many of its tasks start from it: one who names
         it and has not stored it must be told so, although it lies here for another."""
-        target = self._bundles() / f"{ref.removeprefix('sha256:')}.{digest_of(acting_tenant())[:16]}.bundle"
-        if not target.exists():
-            await asyncio.to_thread(_write_whole, target, await self.blobs.get(ref))
+        target = self._bundles() / f"{ref.removeprefix('sha256:')}.{digest_of(use.tenant)[:16]}.bundle"
+        if not use.take(target):
+            content = await self.blobs.get(ref)
+            async with self._making(target, use, Weight(len(content))) as is_missing:
+                if is_missing:
+                    await asyncio.to_thread(_write_whole, target, content)
         return target
 
-    async def _bundled(self, path: Path, commit: str) -> tuple[Path, str]:
+    async def _bundled(self, path: Path, commit: str, use: Use) -> tuple[Path, str]:
         """A repository of this host, by way of a bundle, and what both are kept under: nothing of its configuration is
         ever used. The beginning of a commit's id may be another commit's in another repository."""
         real = await asyncio.to_thread(path.resolve)
@@ -150,9 +171,22 @@ class Workspaces:
             )
         place = digest_of(str(real), commit)
         target = self._bundles() / f"{place}.bundle"
-        if not target.exists():
-            await bundle(real, commit, target)
+        if not use.take(target):
+            async with self._making(target, use, NOTHING) as is_missing:
+                if is_missing:
+                    await bundle(real, commit, target)
         return target, place
+
+    @asynccontextmanager
+    async def _making(self, target: Path, use: Use, coming: Weight) -> AsyncGenerator[bool]:
+        """One task makes it, if it is not there by then; afterwards it is."""
+        async with file_lock(lock_of(target)):
+            if use.take(target):
+                yield False
+                return
+            async with room_for(target, self.cache_dir, use, coming):
+                yield True
+            use.take(target)
 
     def _bundles(self) -> Path:
         return private_folder(self.cache_dir / "bundles")

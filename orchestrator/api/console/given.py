@@ -93,7 +93,7 @@ async def _fetched(caller: Caller, repository: Repository) -> Workspace:
     settings = caller.muster.settings
     # what a stranger says is done without a secret, as in batches
     remote = await Reach({} if settings.read_only else settings.forges, caller.seen_tenant)(repository)
-    start = await fetched(repository, settings.cache_dir, remote)
+    start = await fetched(repository, settings.cache_dir, remote, tenant=caller.tenant)
     return await caller.muster.pack(await locate(start.git_dir), commit=start.base)
 
 

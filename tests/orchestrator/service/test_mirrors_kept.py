@@ -41,15 +41,13 @@ async def mirrors(tmp_path: Path, settings: Settings) -> tuple[Mirror, Mirror]:
 async def test_what_a_running_batch_works_on_stays_and_goes_when_it_has_ended(settings, mirrors):
     busy, idle = mirrors
     at_work = MirrorsAtWork()
-    at_work.add("task", busy)
-    at_work.stamp()
+    assert at_work.of("task", "ann").take(busy.git_dir)
 
     await collect_mirrors_if_due(settings)
 
     assert busy.git_dir.is_dir() and not idle.git_dir.exists()
     at_work.release("task")
     os.utime(busy.git_dir.with_suffix(".lock"), (time.time() - 30 * DAY_S,) * 2)
-    at_work.stamp()
     await collect_mirrors_if_due(settings)
     assert busy.git_dir.is_dir()  # it is not an hour since the last time
 
