@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from repo.bundle import bundle
+from repo.cache import Use, collect_repositories, kept_repositories, lock_of, room_for
 from repo.checkout import checkout
+from repo.errors import DiskFull
+from repo.keeping import Allowance
+from repo.lock import file_lock
+from repo.mirror import mirror_of
+from repo.weight import Weight
 
 MIB = 1024 * 1024
 DISK_BYTES = 24 * MIB
+NOTHING_KEPT = Allowance(max_age_s=0, max_bytes=0)
 
 
 @pytest.fixture
@@ -27,13 +39,217 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
+@pytest.fixture(autouse=True)
+def nobody_has_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a disk as small as these, all that is small elsewhere would be."""
+    monkeypatch.setattr("repo.cache.SMALL_BYTES", 0)
+
+
 @pytest.fixture
-async def commits(user: Any, mirror_at: Any) -> list[tuple[Any, str]]:
-    """Ten, each of which takes 4 MiB with its pack."""
-    made = [user.commit({"big": os.urandom(2 * MIB)}) for _ in range(10)]
-    return [(await mirror_at(user, each), each) for each in made]
+def commits(user: Any, mirror_at: Any):
+    """So many, each of which takes 4 MiB with its pack, and their mirror elsewhere."""
+
+    async def make(count: int) -> list[tuple[Any, str]]:
+        made = [user.commit({"big": os.urandom(2 * MIB)}) for _ in range(count)]
+        mirror = await mirror_at(user, made[-1])
+        return [(mirror, each) for each in made]
+
+    return make
+
+
+async def names(cache: Path) -> set[str]:
+    return {Path(each.name).name for each in await kept_repositories(cache)}
 
 
 async def test_what_nobody_works_on_goes_at_once(commits: Any, disk: Path):
-    for mirror, commit in commits:
-        assert (await checkout(mirror, commit, disk) / "big").exists()
+    for mirror, commit in await commits(8):
+        with Use("ann") as use:
+            assert (await checkout(mirror, commit, disk, use=use) / "big").exists()
+
+
+async def test_who_has_most_gives_way_and_nobody_else(commits: Any, disk: Path):
+    *anns, bens, cleos = await commits(6)
+    with Use("ben") as ben:
+        await checkout(*bens, disk, use=ben)  # used the longest ago
+    for each in anns:
+        with Use("ann") as ann:
+            await checkout(*each, disk, use=ann)
+    with Use("cleo") as cleo:
+        await checkout(*cleos, disk, use=cleo)
+
+    assert await names(disk) == {commit for _, commit in (bens, *anns[1:], cleos)}
+
+
+async def test_what_somebody_works_on_stays_until_he_has_ended(commits: Any, disk: Path):
+    made = await commits(6)
+    uses = [Use(f"tenant {n}") for n in range(len(made))]
+    for use, each in zip(uses[:5], made[:5], strict=True):
+        folder = await checkout(*each, disk, use=use)
+        assert (folder / "big").exists()
+
+    with pytest.raises(DiskFull, match="no space left"):
+        await checkout(*made[5], disk, use=uses[5])
+    assert await collect_repositories(disk, NOTHING_KEPT, now_s=time.time() + 1) == []
+    uses[2].close()
+    await checkout(*made[5], disk, use=uses[5])
+    assert await names(disk) == {commit for _, commit in made} - {made[2][1]}
+    for use in uses:
+        use.close()
+
+
+async def test_one_tenant_cannot_hold_all(commits: Any, disk: Path):
+    """Whose tasks are at work on a disk for themselves leave something for the next to come."""
+    *anns, bens = await commits(6)
+    with Use("ann") as ann, Use("ben") as ben:
+        with pytest.raises(DiskFull, match="for one tenant") as full:
+            for each in anns:
+                await checkout(*each, disk, use=ann)
+        assert "its tasks" in full.value.hint
+        await checkout(*bens, disk, use=ben)
+        assert len(await names(disk)) == 5
+
+
+async def test_what_is_spared_is_for_who_has_little_in_all(
+    user: Any, mirror_at: Any, disk: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("repo.cache.SMALL_BYTES", MIB // 2)
+    many = [user.commit({"small": os.urandom(MIB // 8)}) for _ in range(4)]
+    (disk / "others").write_bytes(bytes(DISK_BYTES - 2 * MIB))  # and less than a twentieth is left, soon
+    (disk / "theirs").write_bytes(bytes(MIB))
+    with Use("ann") as ann, Use("ben") as ben:
+        with pytest.raises(DiskFull):
+            for commit in many:
+                await checkout(await mirror_at(user, commit), commit, disk, use=ann)
+        mirror = await mirror_at(user, many[3])
+        await checkout(mirror, many[3], disk, use=ben)
+
+
+async def test_names_of_very_many_empty_files_take_room_too(user: Any, mirror_at: Any, disk: Path):
+    commit = user.commit({f"{n}": "" for n in range(7000)})  # blocks of 28 MiB
+    with pytest.raises(DiskFull):
+        await checkout(await mirror_at(user, commit), commit, disk)
+    assert not list(disk.rglob("*.part")) and await names(disk) == set()
+
+
+PROMISED = """
+import asyncio, sys
+from pathlib import Path
+from repo.cache import Use, lock_of, room_for
+from repo.lock import file_lock
+from repo.weight import Weight
+
+async def main(root, held):
+    use = Use("ann")
+    assert use.take(Path(held))
+    coming = root / "bundles" / "coming.bundle"
+    async with file_lock(lock_of(coming)), room_for(coming, root, use, Weight(13 << 20)):
+        print("promised", flush=True)
+        await asyncio.sleep(600)
+
+asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
+"""
+
+
+async def test_what_comes_is_counted_before_it_is_there_and_not_of_a_killed_process(commits: Any, disk: Path):
+    [(mirror, commit)] = await commits(1)
+    held, mine = await checkout(mirror, commit, disk, use=Use("ann")), disk / "bundles/mine.bundle"
+    worker = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", PROMISED, str(disk), str(held)), stdout=asyncio.subprocess.PIPE
+    )
+    assert worker.stdout and await worker.stdout.readline() == b"promised\n"
+    async with file_lock(lock_of(mine)):
+        try:
+            with pytest.raises(DiskFull):
+                async with room_for(mine, disk, Use("ben"), Weight(10 * MIB)):
+                    pass
+            assert held.exists()
+        finally:
+            worker.send_signal(signal.SIGKILL)
+            await worker.wait()
+        async with room_for(mine, disk, Use("ben"), Weight(10 * MIB)):
+            pass
+    assert held.exists()  # there was room, once nothing came any more
+    await collect_repositories(disk, NOTHING_KEPT, now_s=time.time() + 1)
+    assert not held.exists() and list((disk / "bundles").glob("*.kept")) == []
+
+
+async def test_who_fetches_more_into_anothers_mirror_pays_for_it(user: Any, tmp_path: Path):
+    url = user.root.as_uri()
+    user.commit({"a": os.urandom(MIB)})
+    with Use("ann") as ann, Use("ben") as ben:
+        await mirror_of(tmp_path, url=url, commit="main", protocols=("file",), use=ann)
+        assert [each.owner for each in await kept_repositories(tmp_path)] == ["ann"]
+        user.commit({"b": os.urandom(4 * MIB)})
+        await mirror_of(tmp_path, url=url, commit="main", protocols=("file",), use=ben)
+    [kept] = await kept_repositories(tmp_path)
+    assert kept.owner == "ben" and 5 * MIB < kept.size_bytes < 6 * MIB
+
+
+async def test_room_is_made_for_what_comes_without_a_length(commits: Any, disk: Path):
+    for each in await commits(4):
+        with Use("ann") as ann:
+            await checkout(*each, disk, use=ann)
+    mine = disk / "bundles/mine.bundle"
+    async with file_lock(lock_of(mine)), room_for(mine, disk, Use("ben")) as more:
+        for come_mib in range(1, 17):
+            mine.write_bytes(bytes(come_mib * MIB))
+            await more(come_mib * MIB)
+        mine.write_bytes(bytes(19 * MIB))
+        with pytest.raises(DiskFull, match="for one tenant"):
+            await more(19 * MIB)
+    assert await names(disk) == {mine.name}
+
+
+async def test_what_an_older_release_kept_is_counted(user: Any, commits: Any, disk: Path):
+    for each in await commits(5):
+        await checkout(*each, disk)
+    for note in disk.rglob("*.kept"):
+        note.unlink()
+    [another] = await commits(1)
+    with Use("ben") as ben:
+        await checkout(*another, disk, use=ben)
+    assert len(await names(disk)) == 5
+
+
+REMOVER = """
+import asyncio, sys, time
+from pathlib import Path
+from repo.cache import collect_repositories
+from repo.keeping import Allowance
+
+async def main(cache):
+    print("begun", flush=True)
+    gone = 0
+    while not (cache / "enough").exists():
+        gone += len(await collect_repositories(cache, Allowance(0, 0), now_s=time.time() + 1))
+    print(gone)
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+async def test_nothing_vanishes_under_who_has_just_come(user: Any, tmp_path: Path):
+    """Between the look and the hold, a remover in another process takes what it can, all the while."""
+    cache = tmp_path / "cache"
+    commit = user.commit({"a": "1\n"})
+    await bundle(user.root, commit, tmp_path / "b")
+    cache.mkdir()
+    remover = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", REMOVER, str(cache), stdout=asyncio.subprocess.PIPE
+    )
+    assert remover.stdout and await remover.stdout.readline() == b"begun\n"
+
+    async def work() -> None:
+        for _ in range(8):
+            with Use("ann") as use:
+                mirror = await mirror_of(cache, bundle=tmp_path / "b", commit=commit, use=use)
+                folder = await checkout(mirror, commit, cache, use=use)
+                for _ in range(20):
+                    assert (folder / "a").read_text() == "1\n" and mirror.objects.is_dir()
+                    await asyncio.sleep(0.001)
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(work() for _ in range(3)))
+    (cache / "enough").touch()
+    assert int((await remover.stdout.readline()).decode()) > 0
+    await remover.wait()
