@@ -31,7 +31,7 @@ from transport.metrics.process import serve_process
 from transport.redis import RedisTransport
 from transport.settings import connect
 from transport.state_folder import keep_files_private
-from transport.watchdog import bound_memory, watch_steps
+from transport.watchdog import allow_most_files, bound_memory, watch_steps
 
 from .batch.run import drive_batch
 from .driver import Driver, DriverContext, ended_with, open_driver
@@ -223,6 +223,7 @@ def main() -> int:
     """The process's exit code; what stopped it is one sentence on stderr."""
     watch_steps()
     bound_memory()
+    allow_most_files()
     try:
         asyncio.run(_main())
     except MusterError as e:

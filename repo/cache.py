@@ -27,7 +27,6 @@ from .errors import FREE, DiskFull, full_disk
 from .incoming import take_incoming
 from .keeping import (
     GIB,
-    IN_USE_S,
     MIB,
     SMALL_BYTES,
     SPARED_SHARE,
@@ -46,6 +45,7 @@ GONE = ".gone"  # on its way out: nobody finds it any more
 NOTE = ".kept"
 ROOM = "room.lock"  # held while somebody looks for room, and says how much he takes
 FOLDERS = ("checkouts/*", "bundles", "mirrors")  # checkouts first: a mirror's are gone when its own turn comes
+MEASURE_EVERY_S = 60.0  # what diffs and merges write into mirrors: each is written to by many, and says nothing
 OWN_HINT = "wait until its tasks have ended, or give the state folder a larger disk"
 
 
@@ -153,7 +153,7 @@ async def collect_repositories(cache_dir: Path, allowance: Allowance, *, now_s: 
     grown = await _all_grown(cache_dir)
     kept = await asyncio.to_thread(_kept, cache_dir, grown)
     await asyncio.to_thread(_note_growth, grown)
-    await asyncio.to_thread(_remove_remains, cache_dir, now_s)
+    await asyncio.to_thread(_remove_remains, cache_dir)
     due = surplus(kept, allowance, now_s, in_use_s=0)
     return [each for each in due if await asyncio.to_thread(_remove, cache_dir / each.name, cache_dir)]
 
@@ -169,11 +169,6 @@ async def room_for(thing: Path, cache_dir: Path, use: Use | None, coming: Weight
     before = _Note({})
     if is_there(thing, None):
         before = (await _grown({thing: await _measured(thing)}, [thing]))[thing]
-
-    async def more(come_bytes: int) -> None:
-        async with file_lock(root / ROOM):
-            await _find_room(root, _Wish(thing, tenant, NOTHING, come_bytes))
-
     try:
         async with file_lock(root / ROOM):
             await _find_room(root, _Wish(thing, tenant, coming))
@@ -183,7 +178,7 @@ async def room_for(thing: Path, cache_dir: Path, use: Use | None, coming: Weight
             raise full from e
         raise
     try:
-        yield more
+        yield _more(root, thing, tenant)
     finally:
         if is_there(thing, None):
             growth = (await sizes_bytes([thing])).get(thing, 0) - before.size_bytes
@@ -193,15 +188,33 @@ async def room_for(thing: Path, cache_dir: Path, use: Use | None, coming: Weight
             _note_of(thing).unlink(missing_ok=True)
 
 
+def more_in(mirror: Path) -> More | None:
+    """Room for what is written into a mirror that is kept here, and counts as of whoever it mostly belongs to; None for
+    any other repository."""
+    note = _read_note(mirror)
+    return _more(mirror.parent.parent, mirror, note.owner) if note is not None else None
+
+
+def _more(root: Path, thing: Path, tenant: str) -> More:
+    async def more(come_bytes: int) -> None:
+        async with file_lock(root / ROOM):
+            await _find_room(root, _Wish(thing, tenant, NOTHING, come_bytes))
+
+    return more
+
+
 async def _find_room(root: Path, wish: _Wish) -> None:
     """`ROOM` is held."""
     notes = await asyncio.to_thread(_notes, root)
     things = await asyncio.to_thread(_things, root)
     for thing in [each for each in things if each not in notes]:
         notes[thing] = await _measured(thing)
-    if not await asyncio.to_thread(_make_room, root, wish, notes, only_look=True):
-        notes |= await _grown(notes, [each for each in things if each.suffix == ".git" and each != wish.thing])
-        await asyncio.to_thread(_make_room, root, wish, notes)
+    is_known = _stamped_s(root / ROOM) > time.time() - MEASURE_EVERY_S
+    if not is_known or not await asyncio.to_thread(_make_room, root, wish, notes, only_look=True):
+        grown = await _grown(notes, [each for each in things if each.suffix == ".git" and each != wish.thing])
+        await asyncio.to_thread(_note_growth, grown)
+        stamp_use(root / ROOM)
+        await asyncio.to_thread(_make_room, root, wish, notes | grown)
 
 
 def _make_room(root: Path, wish: _Wish, notes: Mapping[Path, _Note], *, only_look: bool = False) -> bool:
@@ -235,6 +248,9 @@ def _make_room(root: Path, wish: _Wish, notes: Mapping[Path, _Note], *, only_loo
 
     if only_look or has_room():
         return has_room()
+    _remove_remains(root)
+    if has_room():
+        return True
     kept = [each for each in _kept(root, notes) if root / each.name != wish.thing]
     idle = [each for each in kept if _is_idle(root / each.name)]
     own_bytes = held[wish.tenant] - sum(notes[root / each.name].shares.get(wish.tenant, 0) for each in idle)
@@ -267,10 +283,15 @@ def _absolute(path: Path) -> Path:
 
 def used_at_s(path: Path) -> float:
     """Now, for one that is going this very moment."""
-    for stamp in (lock_of(path), path):
-        with suppress(FileNotFoundError):
-            return stamp.stat().st_mtime
+    with suppress(FileNotFoundError):
+        return _stamped_s(lock_of(path))
+    with suppress(FileNotFoundError):
+        return _stamped_s(path)
     return time.time()
+
+
+def _stamped_s(path: Path) -> float:
+    return path.stat().st_mtime
 
 
 def _things(root: Path) -> list[Path]:
@@ -394,17 +415,17 @@ def _is_mounted(path: Path, root: Path) -> bool:
     return (path.parent.name, path.name) in mounted
 
 
-def _remove_remains(root: Path, now_s: float) -> None:
+def _remove_remains(root: Path) -> None:
     """What somebody was killed over: nobody else would ever come back to it."""
     for mirror in root.glob("mirrors/*.git"):
         with try_lock(lock_of(mirror)) as is_mine:
             if is_mine:  # else somebody fetches into it
                 take_incoming(mirror)
-    for pattern in FOLDERS:
-        for path in root.glob(f"{pattern}/*"):
-            with suppress(FileNotFoundError):
-                if path.suffix in (GONE, ".part") and path.stat().st_mtime < now_s - IN_USE_S:
-                    _delete(path)
+    for path in (path for folder in FOLDERS for kind in (GONE, ".part") for path in root.glob(f"{folder}/*{kind}")):
+        end = ".bundle" if path.parent.name == "bundles" else "."
+        with try_lock(path.with_name(f"{path.name.partition(end)[0]}.lock")) as is_mine:
+            if is_mine:
+                _delete(path)
 
 
 def _delete(path: Path) -> None:

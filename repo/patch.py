@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .along import tree_along
+from .cache import more_in
 from .changes import (
     NO_MODE,
     SYMLINK_MODE,
@@ -120,7 +121,7 @@ async def apply_to_tree(git_dir: Path, base: str, diff: bytes) -> str:
     with scratch(write_to=git_dir / "objects") as own:
         await own.git("read-tree", await _tree_of(own, base))
         if diff:
-            await while_bearable(apply_to_index(own, diff), git_dir / "objects", MAX_REPOSITORY_BYTES)
+            await while_bearable(apply_to_index(own, diff), git_dir / "objects", MAX_REPOSITORY_BYTES, more_in(git_dir))
         return (await own.git("write-tree")).line
 
 

@@ -75,6 +75,13 @@ def bound_memory() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, most_bytes))
 
 
+def allow_most_files() -> None:
+    """As many open files as this user may have: logins and services begin with 1,024, and each repository that is
+    worked on is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def watch_steps() -> None:
     """In this process from now on; called by its main thread, which is to run the event loop."""
     signal.signal(signal.SIGPROF, _Watchdog().look)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
-import resource
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from transport.watchdog import bound_memory, watch_steps
+from transport.watchdog import allow_most_files, bound_memory, watch_steps
 
 Result = TypeVar("Result")
 
@@ -35,8 +34,7 @@ def run(main: Coroutine[Any, Any, Result]) -> Result:
         set_option(M_MMAP_THRESHOLD, OWN_PAGES_BYTES)
     watch_steps()
     bound_memory()
-    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # logins and services begin with 1,024
+    allow_most_files()
     gc.freeze()  # what is imported is never garbage, and with all model providers it is much
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
     return asyncio.run(main)

@@ -16,7 +16,7 @@ from transport.metrics.health import Ready
 from transport.metrics.process import serve_process
 from transport.metrics.pulse import Pulse
 from transport.metrics.shown import Shown
-from transport.watchdog import bound_memory, watch_steps, watched_steps
+from transport.watchdog import allow_most_files, bound_memory, watch_steps, watched_steps
 
 from ..client import Muster
 from .app import create_app
@@ -32,6 +32,7 @@ async def serve(muster: Muster, listening: socket.socket, shown: Shown, say_wher
     """
     watch_steps()
     bound_memory()
+    allow_most_files()
     config = uvicorn.Config(
         _watched(create_app(muster)),
         log_config=None,

@@ -21,6 +21,7 @@ from repo.errors import DiskFull
 from repo.keeping import Allowance
 from repo.lock import file_lock
 from repo.mirror import mirror_of
+from repo.patch import apply_to_tree
 from repo.weight import Weight
 
 MIB = 1024 * 1024
@@ -57,6 +58,10 @@ def commits(user: Any, mirror_at: Any):
     return make
 
 
+async def checked_out(one: tuple[Any, str], cache: Path, use: Use | None = None) -> Path:
+    return await checkout(*one, cache, use=use)
+
+
 async def names(cache: Path) -> set[str]:
     return {Path(each.name).name for each in await kept_repositories(cache)}
 
@@ -64,18 +69,18 @@ async def names(cache: Path) -> set[str]:
 async def test_what_nobody_works_on_goes_at_once(commits: Any, disk: Path):
     for mirror, commit in await commits(8):
         with Use("ann") as use:
-            assert (await checkout(mirror, commit, disk, use=use) / "big").exists()
+            assert (await checked_out((mirror, commit), disk, use=use) / "big").exists()
 
 
 async def test_who_has_most_gives_way_and_nobody_else(commits: Any, disk: Path):
     *anns, bens, cleos = await commits(6)
     with Use("ben") as ben:
-        await checkout(*bens, disk, use=ben)  # used the longest ago
+        await checked_out(bens, disk, use=ben)  # used the longest ago
     for each in anns:
         with Use("ann") as ann:
-            await checkout(*each, disk, use=ann)
+            await checked_out(each, disk, use=ann)
     with Use("cleo") as cleo:
-        await checkout(*cleos, disk, use=cleo)
+        await checked_out(cleos, disk, use=cleo)
 
     assert await names(disk) == {commit for _, commit in (bens, *anns[1:], cleos)}
 
@@ -84,14 +89,14 @@ async def test_what_somebody_works_on_stays_until_he_has_ended(commits: Any, dis
     made = await commits(6)
     uses = [Use(f"tenant {n}") for n in range(len(made))]
     for use, each in zip(uses[:5], made[:5], strict=True):
-        folder = await checkout(*each, disk, use=use)
+        folder = await checked_out(each, disk, use=use)
         assert (folder / "big").exists()
 
     with pytest.raises(DiskFull, match="no space left"):
-        await checkout(*made[5], disk, use=uses[5])
+        await checked_out(made[5], disk, use=uses[5])
     assert await collect_repositories(disk, NOTHING_KEPT, now_s=time.time() + 1) == []
     uses[2].close()
-    await checkout(*made[5], disk, use=uses[5])
+    await checked_out(made[5], disk, use=uses[5])
     assert await names(disk) == {commit for _, commit in made} - {made[2][1]}
     for use in uses:
         use.close()
@@ -103,9 +108,9 @@ async def test_one_tenant_cannot_hold_all(commits: Any, disk: Path):
     with Use("ann") as ann, Use("ben") as ben:
         with pytest.raises(DiskFull, match="for one tenant") as full:
             for each in anns:
-                await checkout(*each, disk, use=ann)
+                await checked_out(each, disk, use=ann)
         assert "its tasks" in full.value.hint
-        await checkout(*bens, disk, use=ben)
+        await checked_out(bens, disk, use=ben)
         assert len(await names(disk)) == 5
 
 
@@ -152,7 +157,7 @@ asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
 
 async def test_what_comes_is_counted_before_it_is_there_and_not_of_a_killed_process(commits: Any, disk: Path):
     [(mirror, commit)] = await commits(1)
-    held, mine = await checkout(mirror, commit, disk, use=Use("ann")), disk / "bundles/mine.bundle"
+    held, mine = await checked_out((mirror, commit), disk, use=Use("ann")), disk / "bundles/mine.bundle"
     worker = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", PROMISED, str(disk), str(held)), stdout=asyncio.subprocess.PIPE
     )
@@ -188,7 +193,7 @@ async def test_who_fetches_more_into_anothers_mirror_pays_for_it(user: Any, tmp_
 async def test_room_is_made_for_what_comes_without_a_length(commits: Any, disk: Path):
     for each in await commits(4):
         with Use("ann") as ann:
-            await checkout(*each, disk, use=ann)
+            await checked_out(each, disk, use=ann)
     mine = disk / "bundles/mine.bundle"
     async with file_lock(lock_of(mine)), room_for(mine, disk, Use("ben")) as more:
         for come_mib in range(1, 17):
@@ -200,14 +205,32 @@ async def test_room_is_made_for_what_comes_without_a_length(commits: Any, disk: 
     assert await names(disk) == {mine.name}
 
 
+async def test_what_diffs_make_of_a_mirror_is_its_tenants(user: Any, disk: Path, tmp_path: Path):
+    """A mirror is written to while its tasks work, and no fetch says how much."""
+    base = user.commit({"a": "1\n"})
+    await bundle(user.root, base, tmp_path / "b")
+    mine = disk / "bundles/mine.bundle"
+    with Use("ann") as ann:
+        mirror = await mirror_of(disk, bundle=tmp_path / "b", commit=base, use=ann)
+        user.commit({"big": os.urandom(12 * MIB)})
+        await apply_to_tree(mirror.git_dir, base, user.git("diff", "--binary", base, "HEAD").encode() + b"\n\n")
+        os.utime(disk / "room.lock", (0, 0))  # a minute is over
+        async with file_lock(lock_of(mine)):
+            with pytest.raises(DiskFull, match="for one tenant"):
+                async with room_for(mine, disk, ann, Weight(6 * MIB)):
+                    pass
+            async with room_for(mine, disk, Use("ben"), Weight(6 * MIB)):
+                pass
+
+
 async def test_what_an_older_release_kept_is_counted(user: Any, commits: Any, disk: Path):
     for each in await commits(5):
-        await checkout(*each, disk)
+        await checked_out(each, disk)
     for note in disk.rglob("*.kept"):
         note.unlink()
     [another] = await commits(1)
     with Use("ben") as ben:
-        await checkout(*another, disk, use=ben)
+        await checked_out(another, disk, use=ben)
     assert len(await names(disk)) == 5
 
 

@@ -97,7 +97,8 @@ async def test_many_ask_at_once_and_one_checkout_is_made(user, mirror_at, tmp_pa
     folders = await asyncio.gather(*(checkout(mirror, head, tmp_path / "cache") for _ in range(10)))
     assert len(set(folders)) == 1
     assert len(list(folders[0].iterdir())) == 201
-    assert sorted(path.name for path in folders[0].parent.iterdir()) == [head, f"{head}.index", f"{head}.lock"]
+    beside = [f"{head}.{kind}" for kind in ("index", "kept", "lock")]
+    assert sorted(path.name for path in folders[0].parent.iterdir()) == [head, *beside]
 
 
 async def test_what_a_killed_checkout_left_is_no_checkout(user, mirror_at, tmp_path):
