@@ -16,26 +16,16 @@ import os
 import re
 import time
 import uuid
-from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from .errors import FREE, DiskFull, full_disk
+from .disk import Disk, Wish
+from .errors import full_disk
 from .incoming import take_incoming
-from .keeping import (
-    GIB,
-    MIB,
-    SMALL_BYTES,
-    SPARED_SHARE,
-    Allowance,
-    Kept,
-    giving_way,
-    leaves_room,
-    surplus,
-)
+from .keeping import Allowance, Kept, giving_way, surplus
 from .lock import file_lock, stamp_use, try_lock, try_share
 from .removal import discard_tree
 from .weight import NOTHING, More, Weight, sizes_bytes
@@ -46,7 +36,6 @@ NOTE = ".kept"
 ROOM = "room.lock"  # held while somebody looks for room, and says how much he takes
 FOLDERS = ("checkouts/*", "bundles", "mirrors")  # checkouts first: a mirror's are gone when its own turn comes
 MEASURE_EVERY_S = 60.0  # what diffs and merges write into mirrors: each is written to by many, and says nothing
-OWN_HINT = "wait until its tasks have ended, or give the state folder a larger disk"
 
 
 class Use:
@@ -128,16 +117,6 @@ class _Note:
         return _Note(shares, coming_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """`come_bytes` are on the disk already, and in no note."""
-
-    thing: Path
-    tenant: str
-    coming: Weight
-    come_bytes: int = 0
-
-
 def noted_bytes(thing: Path) -> int:
     note = _read_note(thing)
     return note.size_bytes if note else 0
@@ -171,7 +150,7 @@ async def room_for(thing: Path, cache_dir: Path, use: Use | None, coming: Weight
         before = (await _grown({thing: await _measured(thing)}, [thing]))[thing]
     try:
         async with file_lock(root / ROOM):
-            await _find_room(root, _Wish(thing, tenant, coming))
+            await _find_room(root, Wish(thing, tenant, coming))
             _write_note(thing, before.with_more(tenant, coming.size_bytes, coming.size_bytes))
     except OSError as e:
         if full := full_disk(e, root):
@@ -198,12 +177,12 @@ def more_in(mirror: Path) -> More | None:
 def _more(root: Path, thing: Path, tenant: str) -> More:
     async def more(come_bytes: int) -> None:
         async with file_lock(root / ROOM):
-            await _find_room(root, _Wish(thing, tenant, NOTHING, come_bytes))
+            await _find_room(root, Wish(thing, tenant, NOTHING, come_bytes))
 
     return more
 
 
-async def _find_room(root: Path, wish: _Wish) -> None:
+async def _find_room(root: Path, wish: Wish) -> None:
     """`ROOM` is held."""
     notes = await asyncio.to_thread(_notes, root)
     things = await asyncio.to_thread(_things, root)
@@ -217,64 +196,26 @@ async def _find_room(root: Path, wish: _Wish) -> None:
         await asyncio.to_thread(_make_room, root, wish, notes | grown)
 
 
-def _make_room(root: Path, wish: _Wish, notes: Mapping[Path, _Note], *, only_look: bool = False) -> bool:
+def _make_room(root: Path, wish: Wish, notes: Mapping[Path, _Note], *, only_look: bool = False) -> bool:
     """Whether there is room. What is not at work goes, of who has most, until there is; `DiskFull` where that is not
     enough."""
-    held: Counter[str] = Counter()
-    elsewhere_bytes = 0
-    for thing, note in notes.items():
-        held.update(note.shares)
-        elsewhere_bytes += note.coming_bytes if thing != wish.thing else 0
-    held[wish.tenant] += wish.coming.size_bytes + wish.come_bytes
-    disk, freed_bytes = os.statvfs(root), 0
-    disk_bytes, came_free_bytes = disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize
-    spared_files = disk.f_files // SPARED_SHARE
-
-    def free_bytes() -> int:
-        """Not every file system says at once what has become free."""
-        now = os.statvfs(root)
-        free = max(now.f_bavail * now.f_frsize, came_free_bytes + freed_bytes)
-        return free - elsewhere_bytes - wish.coming.size_bytes
-
-    def has_files(spared: int) -> bool:
-        return not disk.f_files or os.statvfs(root).f_favail - wish.coming.files >= spared
-
-    def has_room() -> bool:
-        return leaves_room(free_bytes(), held[wish.tenant], disk_bytes) and has_files(spared_files)
-
-    def has_little() -> bool:
-        """And there is as much as that."""
-        return held[wish.tenant] <= SMALL_BYTES and free_bytes() >= 0 and has_files(0)
-
-    if only_look or has_room():
-        return has_room()
+    shares = [note.shares for note in notes.values()]
+    elsewhere_bytes = sum(note.coming_bytes for thing, note in notes.items() if thing != wish.thing)
+    disk, best = (Disk(root, wish, shares, elsewhere_bytes) for _ in range(2))
+    if only_look or disk.has_room():
+        return disk.has_room()
     _remove_remains(root)
-    if has_room():
-        return True
-    kept = [each for each in _kept(root, notes) if root / each.name != wish.thing]
-    idle = [each for each in kept if _is_idle(root / each.name)]
-    own_bytes = held[wish.tenant] - sum(notes[root / each.name].shares.get(wish.tenant, 0) for each in idle)
-    best_bytes = free_bytes() + sum(each.size_bytes for each in idle)
-    is_vain = not leaves_room(best_bytes, own_bytes, disk_bytes)
-    for each in giving_way(idle, held):
-        if is_vain and (own_bytes > SMALL_BYTES or best_bytes < 0 or has_little()):
+    idle = [each for each in _kept(root, notes) if root / each.name != wish.thing and _is_idle(root / each.name)]
+    for each in idle:
+        best.lose(notes[root / each.name].shares)
+    for each in giving_way(idle, disk.held_bytes):
+        if disk.has_room() or not (best.has_bytes() or (best.has_little() and not disk.has_little())):
             break  # nobody's things go where that does not help
         if _remove(root / each.name, root):
-            held.subtract(notes[root / each.name].shares)
-            freed_bytes += each.size_bytes
-            if has_room():
-                return True
-    if has_little():
+            disk.lose(notes[root / each.name].shares)
+    if disk.has_room() or disk.has_little():
         return True
-    full = f"The disk is full: no space left in {root}"
-    if not has_files(spared_files):
-        raise DiskFull(f"{full}: it can hold hardly any more files", hint=FREE)
-    if leaves_room(free_bytes(), 0, disk_bytes):
-        own = f"this tenant's tasks at work have {held[wish.tenant] / GIB:,.1f} GiB with it"
-        raise DiskFull(f"{full} for one tenant: {own}, and must leave a third as much free", hint=OWN_HINT)
-    left_bytes = max(0, free_bytes() + wish.coming.size_bytes)
-    takes = f"{wish.thing.name[:12]} takes {(wish.coming.size_bytes + wish.come_bytes) / MIB:,.0f}"
-    raise DiskFull(f"{full}: {left_bytes / MIB:,.0f} MiB are left, and {takes}", hint=FREE)
+    raise disk.full()
 
 
 def _absolute(path: Path) -> Path:
@@ -283,10 +224,9 @@ def _absolute(path: Path) -> Path:
 
 def used_at_s(path: Path) -> float:
     """Now, for one that is going this very moment."""
-    with suppress(FileNotFoundError):
-        return _stamped_s(lock_of(path))
-    with suppress(FileNotFoundError):
-        return _stamped_s(path)
+    for stamp in (lock_of(path), path):
+        with suppress(FileNotFoundError):
+            return _stamped_s(stamp)
     return time.time()
 
 

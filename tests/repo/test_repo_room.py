@@ -43,7 +43,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def nobody_has_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a disk as small as these, all that is small elsewhere would be."""
-    monkeypatch.setattr("repo.cache.SMALL_BYTES", 0)
+    monkeypatch.setattr("repo.disk.SMALL_BYTES", 0)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ async def test_one_tenant_cannot_hold_all(commits: Any, disk: Path):
 async def test_what_is_spared_is_for_who_has_little_in_all(
     user: Any, mirror_at: Any, disk: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("repo.cache.SMALL_BYTES", MIB // 2)
+    monkeypatch.setattr("repo.disk.SMALL_BYTES", MIB // 2)
     many = [user.commit({"small": os.urandom(MIB // 8)}) for _ in range(4)]
     (disk / "others").write_bytes(bytes(DISK_BYTES - 2 * MIB))  # and less than a twentieth is left, soon
     (disk / "theirs").write_bytes(bytes(MIB))
