@@ -16,6 +16,7 @@ import os
 import re
 import time
 import uuid
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -33,8 +34,10 @@ from .weight import NOTHING, More, Weight, sizes_bytes
 MOUNTS = Path("/proc/self/mountinfo")
 GONE = ".gone"  # on its way out: nobody finds it any more
 NOTE = ".kept"
+SUFFIXES = {"bundles": ".bundle", "mirrors": ".git"}
 ROOM = "room.lock"  # held while somebody looks for room, and says how much he takes
 FOLDERS = ("checkouts/*", "bundles", "mirrors")  # checkouts first: a mirror's are gone when its own turn comes
+MAX_THINGS = 3000  # whose notes are read in a tenth of a second
 MEASURE_EVERY_S = 60.0  # what diffs and merges write into mirrors: each is written to by many, and says nothing
 
 
@@ -185,6 +188,9 @@ def _more(root: Path, thing: Path, tenant: str) -> More:
 async def _find_room(root: Path, wish: Wish) -> None:
     """`ROOM` is held."""
     notes = await asyncio.to_thread(_notes, root)
+    if len(notes) > MAX_THINGS:
+        await asyncio.to_thread(_thin_out, root, notes)
+        notes = await asyncio.to_thread(_notes, root)
     things = await asyncio.to_thread(_things, root)
     for thing in [each for each in things if each not in notes]:
         notes[thing] = await _measured(thing)
@@ -194,6 +200,18 @@ async def _find_room(root: Path, wish: Wish) -> None:
         await asyncio.to_thread(_note_growth, grown)
         stamp_use(root / ROOM)
         await asyncio.to_thread(_make_room, root, wish, notes | grown)
+
+
+def _thin_out(root: Path, notes: Mapping[Path, _Note]) -> None:
+    """Of very many small things what is not at work goes, of who has most of them: all notes are read each time."""
+    idle = [each for each in _kept(root, notes) if _is_idle(root / each.name)]
+    counts, left = Counter(note.owner for note in notes.values()), len(notes)
+    for each in giving_way(idle, counts):
+        if left <= MAX_THINGS * 9 // 10:  # and then for a while not again
+            return
+        if _remove(root / each.name, root):
+            counts[each.owner] -= 1
+            left -= 1
 
 
 def _make_room(root: Path, wish: Wish, notes: Mapping[Path, _Note], *, only_look: bool = False) -> bool:
@@ -345,6 +363,7 @@ def _remove(path: Path, root: Path) -> bool:
         _note_of(path).unlink(missing_ok=True)
         _delete(gone)
         lock.unlink(missing_ok=True)
+    _remove_if_empty(path.parent)
     return True
 
 
@@ -366,6 +385,19 @@ def _remove_remains(root: Path) -> None:
         with try_lock(path.with_name(f"{path.name.partition(end)[0]}.lock")) as is_mine:
             if is_mine:
                 _delete(path)
+    for lock in (lock for folder in FOLDERS for lock in root.glob(f"{folder}/*.lock")):
+        if not lock.with_suffix(SUFFIXES.get(lock.parent.name, "")).exists():  # it could not be made
+            with try_lock(lock) as is_mine:
+                if is_mine:
+                    lock.unlink(missing_ok=True)
+    for folder in root.glob("checkouts/*"):
+        _remove_if_empty(folder)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    if folder.parent.name == "checkouts":
+        with suppress(OSError):  # it is not empty
+            folder.rmdir()
 
 
 def _delete(path: Path) -> None:

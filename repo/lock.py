@@ -15,10 +15,9 @@ from pathlib import Path
 @asynccontextmanager
 async def file_lock(path: Path) -> AsyncGenerator[None]:
     """Hold `path` locked against every other holder, in this process or another. The kernel frees a dead one's lock."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     is_locked = False
     while not is_locked:
-        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        descriptor = _opened(path)
         waiting = _lock_in_thread(descriptor)
         try:
             await asyncio.shield(waiting)
@@ -36,8 +35,7 @@ async def file_lock(path: Path) -> AsyncGenerator[None]:
 @contextmanager
 def try_lock(path: Path) -> Generator[bool]:
     """Whether `path` could be locked at once, and is still the file that others lock."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    descriptor = _opened(path)
     try:
         yield _lock_now(descriptor, fcntl.LOCK_EX) and _is_at(descriptor, path)
     finally:
@@ -72,6 +70,13 @@ def stamp_use(path: Path) -> None:
     """Of what the lock file `path` stands for: now."""
     with suppress(FileNotFoundError):  # nobody has made it yet
         os.utime(path)
+
+
+def _opened(path: Path) -> int:
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):  # who removes things has removed an empty folder, too
+            return os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
 
 
 def _lock_now(descriptor: int, how: int) -> bool:

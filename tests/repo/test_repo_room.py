@@ -114,6 +114,22 @@ async def test_one_tenant_cannot_hold_all(commits: Any, disk: Path):
         assert len(await names(disk)) == 5
 
 
+async def test_very_many_small_things_keep_nobody_waiting(
+    user: Any, mirror_at: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Each of them has a note, and all notes are read for something new."""
+    monkeypatch.setattr("repo.cache.MAX_THINGS", 10)
+    many = [user.commit({"a": f"{n}\n"}) for n in range(13)]
+    mirror, cache = await mirror_at(user, many[-1]), tmp_path / "small"
+    await checked_out((mirror, many[0]), cache, Use("ben"))
+    for commit in many[1:]:
+        await checked_out((mirror, commit), cache, Use("ann"))
+
+    assert many[0] in await names(cache) and 9 <= len(await names(cache)) <= 11
+    await collect_repositories(cache, NOTHING_KEPT, now_s=time.time() + 1)
+    assert {path.name for path in cache.rglob("*")} == {"checkouts", "room.lock"}
+
+
 async def test_what_is_spared_is_for_who_has_little_in_all(
     user: Any, mirror_at: Any, disk: Path, monkeypatch: pytest.MonkeyPatch
 ):
