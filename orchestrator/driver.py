@@ -144,7 +144,7 @@ class Driver:
 
     async def mirror(self, bundle_ref: str, base: str) -> Mirror:
         """The repository in a bundle blob; it stays for as long as this driver works."""
-        use = self.context.mirrors.of(self.request.task_id, self.request.tenant)
+        use = self.context.mirrors.of(self.delivery.claim.lease, self.request.tenant)
         return await fetch_mirror(
             self.transport.blobs, self.context.cache_dir, bundle_ref=bundle_ref, base=base, use=use
         )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from envelope.logs import get_logger
 from repo.cache import Use, collect_repositories
 from repo.lock import turn_every
+from transport.base import Lease
 
 from .settings import Settings
 
@@ -19,15 +20,16 @@ log = get_logger("mirrors")
 
 @dataclass(frozen=True, slots=True)
 class MirrorsAtWork:
-    """Of one process: what each of its drivers may come back to until it ends, perhaps days later."""
+    """Of one process: what each of its drivers may come back to until it ends, perhaps days later. By attempt: one
+    that has lost its task may still be ending when the next has begun."""
 
-    _by_driver: dict[str, Use] = field(default_factory=dict[str, Use])
+    _by_driver: dict[Lease, Use] = field(default_factory=dict[Lease, Use])
 
-    def of(self, task_id: str, tenant: str) -> Use:
-        return self._by_driver.setdefault(task_id, Use(tenant))
+    def of(self, lease: Lease, tenant: str) -> Use:
+        return self._by_driver.setdefault(lease, Use(tenant))
 
-    def release(self, task_id: str) -> None:
-        if use := self._by_driver.pop(task_id, None):
+    def release(self, lease: Lease) -> None:
+        if use := self._by_driver.pop(lease, None):
             use.close()
 
 

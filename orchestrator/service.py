@@ -75,7 +75,7 @@ def handler_of(context: DriverContext) -> Callable[[Delivery], Awaitable[TaskRes
         try:
             return await _drive(await open_driver(delivery, context))
         finally:
-            context.mirrors.release(delivery.request.task_id)
+            context.mirrors.release(delivery.claim.lease)
 
     return handle
 

@@ -13,6 +13,7 @@ from orchestrator.mirrors import MirrorsAtWork, collect_mirrors_if_due
 from orchestrator.settings import Settings
 from repo.keeping import DAY_S
 from repo.mirror import Mirror, mirror_of
+from transport.base import Lease
 
 
 @pytest.fixture
@@ -41,12 +42,14 @@ async def mirrors(tmp_path: Path, settings: Settings) -> tuple[Mirror, Mirror]:
 async def test_what_a_running_batch_works_on_stays_and_goes_when_it_has_ended(settings, mirrors):
     busy, idle = mirrors
     at_work = MirrorsAtWork()
-    assert at_work.of("task", "ann").take(busy.git_dir)
+    lost, lease = (Lease("task", "trace", "orchestrator", "us", attempt) for attempt in (1, 2))
+    assert at_work.of(lost, "ann").take(busy.git_dir) and at_work.of(lease, "ann").take(busy.git_dir)
+    at_work.release(lost)
 
     await collect_mirrors_if_due(settings)
 
     assert busy.git_dir.is_dir() and not idle.git_dir.exists()
-    at_work.release("task")
+    at_work.release(lease)
     os.utime(busy.git_dir.with_suffix(".lock"), (time.time() - 30 * DAY_S,) * 2)
     await collect_mirrors_if_due(settings)
     assert busy.git_dir.is_dir()  # it is not an hour since the last time
