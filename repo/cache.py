@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from .disk import Disk, Wish
+from .disk import Disk, Wish, worth_bytes
 from .errors import full_disk
 from .incoming import take_incoming
 from .keeping import Allowance, Kept, giving_way, surplus
@@ -154,7 +154,8 @@ async def room_for(thing: Path, cache_dir: Path, use: Use | None, coming: Weight
     try:
         async with file_lock(root / ROOM):
             await _find_room(root, Wish(thing, tenant, coming))
-            _write_note(thing, before.with_more(tenant, coming.size_bytes, coming.size_bytes))
+            worth = worth_bytes(root, coming)
+            _write_note(thing, before.with_more(tenant, worth, worth))
     except OSError as e:
         if full := full_disk(e, root):
             raise full from e
@@ -164,6 +165,7 @@ async def room_for(thing: Path, cache_dir: Path, use: Use | None, coming: Weight
     finally:
         if is_there(thing, None):
             growth = (await sizes_bytes([thing])).get(thing, 0) - before.size_bytes
+            growth = max(growth, worth_bytes(root, Weight(0, coming.files)))
             with suppress(OSError):  # on a disk that is full; then the note says what was foreseen
                 _write_note(thing, before.with_more(tenant, growth))
         else:
@@ -319,11 +321,12 @@ async def _measured(thing: Path) -> _Note:
 
 
 async def _grown(notes: Mapping[Path, _Note], things: Sequence[Path]) -> dict[Path, _Note]:
-    """As they are by now. Merges have written to a mirror, for whoever it mostly belongs to."""
+    """As they are by now, and never less than was noted. Merges have written to a mirror, for whoever it mostly
+    belongs to."""
     sizes, nobodys = await sizes_bytes(things), _Note({})
     before = {thing: notes.get(thing, nobodys) for thing in things}
     return {
-        thing: note.with_more(note.owner, sizes.get(thing, 0) - note.size_bytes, note.coming_bytes)
+        thing: note.with_more(note.owner, max(0, sizes.get(thing, 0) - note.size_bytes), note.coming_bytes)
         for thing, note in before.items()
     }
 

@@ -171,6 +171,31 @@ asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
 """
 
 
+@pytest.fixture
+def few_files(disk: Path) -> Path:
+    """A disk for 2,000 files: each is worth 12 KiB of it."""
+    subprocess.run(["mount", "-o", "remount,nr_inodes=2000", str(disk)], check=True)
+    return disk
+
+
+async def test_empty_files_are_worth_what_they_take_from_others(user: Any, mirror_at: Any, few_files: Path):
+    user.commit({f"many/{file}": "" for file in range(400)})
+    many = [user.commit({"another": f"{n}"}) for n in range(6)]
+    mirror = await mirror_at(user, many[-1])
+    with Use("ann") as ann, Use("ben") as ben:
+        with pytest.raises(DiskFull, match="for one tenant"):
+            for commit in many:
+                await checked_out((mirror, commit), few_files, ann)
+        (user.root / "many").rename(user.root.parent / "away")
+        small = user.commit({"another": "and no more"})
+        await checked_out((await mirror_at(user, small), small), few_files, ben)
+    with Use("cleo") as cleo:  # and what nobody works on goes, until there are files again
+        for commit in many[-2:]:
+            await checked_out((mirror, commit), few_files, cleo)
+        assert await names(few_files) > {*many[-2:], small}
+    assert len(await names(few_files)) == 5  # one of ann's three went
+
+
 async def test_what_comes_is_counted_before_it_is_there_and_not_of_a_killed_process(commits: Any, disk: Path):
     [(mirror, commit)] = await commits(1)
     held, mine = await checked_out((mirror, commit), disk, use=Use("ann")), disk / "bundles/mine.bundle"

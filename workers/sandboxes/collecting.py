@@ -15,7 +15,7 @@ from sandbox.errors import SandboxError
 
 from ..settings import WorkerSettings
 
-EVERY_S = 3600.0  # a limit of gigabytes is not passed in minutes
+EVERY_S = 3600.0  # where a disk is short before that, whoever makes something new makes room (`repo.cache`)
 
 log = get_logger("collecting")
 
