@@ -128,13 +128,18 @@ POM = """<?xml version="1.0"?>
   <build><plugins></plugins></build>
 </project>
 """
-GRADLE = """plugins { id 'java' }
+GRADLE = """/* whose it is
+   and what it is */
+plugins { id 'java' } // don't
 version = '1.0'
 dependencies {
     implementation 'g:h:1.0'
     testImplementation("org.junit.jupiter:junit-jupiter:5.9.0")
 }
 test { useJUnitPlatform() }
+description = \"\"\"
+all of it
+\"\"\"
 """
 CATALOG = """[versions]
 junit = "5.9.0"
@@ -152,11 +157,28 @@ CSPROJ = """<Project Sdk="Microsoft.NET.Sdk">
 GEMFILE = """source "https://gems.example"
 gem "rails", "~> 7.0"
 gem "rspec", group: :test
+NOTE = "a
+b"
+"""
+GEMSPEC = """Gem::Specification.new do |s|
+  s.name = "calc"  # don't
+  s.version = "1.0"
+  s.files = Dir["lib/**/*.rb"]
+  s.add_dependency "rack", "~> 3.0"
+  s.description = <<~TEXT
+    All of it.
+  TEXT
+  s.add_development_dependency "rspec", "~> 3.0"
+end
 """
 COMPOSER = """{"name": "a/b", "require": {"x/y": "^1.0"}, "require-dev": {"phpunit/phpunit": "^10"},
  "autoload": {"psr-4": {"A\\\\": "src/"}}, "scripts": {"lint": "phpcs"}}
 """
 MIX = """defmodule A.MixProject do
+  # words
+  @moduledoc \"\"\"
+  All of it.
+  \"\"\"
   def project, do: [
     version: "0.1.0",
     deps: deps()]
@@ -252,7 +274,14 @@ TOOLS = (
             ("how it is compiled", "compiled"),
             ('"strict": false', '"target": "es2022"'),
         ),
-        lies=(("./lib", "./fake"), ('"baseUrl": "."', '"baseUrl": "fake"'), ("./base.json", "./other.json")),
+        lies=(
+            ('"strict": false', '"jsxFragmentFactory": "x"'),
+            ('"extends"', '"vueCompilerOptions": {"plugins": ["./x"]}, "extends"'),
+            ("// how it is compiled", '// how\r"references": ["./x"],\n'),
+            ("./lib", "./fake"),
+            ('"baseUrl": "."', '"baseUrl": "fake"'),
+            ("./base.json", "./other.json"),
+        ),
     ),
     Tool(
         "tsconfig.json",
@@ -277,8 +306,13 @@ TOOLS = (
         "pnpm-workspace.yaml",
         "pnpm test",
         'packages:\n  - "a"\ncatalog:\n  react: ^18.0.0\n',
-        daily=(("18.0.0", "19.0.0"), ("react:", "vue: 3.0.0\n  react:")),
-        lies=(('"a"', '"fake"'), ("^18.0.0", "link:./fake"), ("catalog:", "  catalog:")),
+        daily=(("18.0.0", "19.0.0"), ("react:", "vue: 3.0.0\n  react:"), ("catalog", "# words\ncatalog")),
+        lies=(
+            ("catalog", "# words\rpackages: [fake]\ncatalog"),
+            ('"a"', '"fake"'),
+            ("^18.0.0", "link:./fake"),
+            ("catalog:", "  catalog:"),
+        ),
     ),
     Tool(
         "go.mod",
@@ -365,9 +399,18 @@ TOOLS = (
             ("test {", "/*\n// */\ntest {"),
             ("dependencies {", "if (fast)\nimplementation 'a:b:1'\ndependencies {"),
             ("test {", '"""\n// ${exit()}\n"""\ntest {'),
+            ("test {", "// words\rprintln 1\ntest {"),
+            ('"""\n', '"""\n// ${"cp right calc".execute()}\n'),
+            ('"""\n', '"""\n// words\n'),
         ),
     ),
-    Tool("gradle.properties", "./gradlew test", "version=1\nfast=yes\n", daily=(("=1", "=2"),), lies=(("yes", "no"),)),
+    Tool(
+        "gradle.properties",
+        "./gradlew test",
+        "version=1\nfast=yes\nargs=a \\\n  b\n",
+        daily=(("=1", "=2"), ("fast", "# words\nfast")),
+        lies=(("yes", "no"), ("  b", "# c \\\n  b"), ("fast", "# words\rargs=c\nfast")),
+    ),
     Tool(
         "gradle/libs.versions.toml",
         "gradle test",
@@ -410,8 +453,28 @@ TOOLS = (
             (", group: :test", ', path: "fake"'),
             ('"~> 7.0"', 'git: "x"'),
             ("gems.example", "fake.example"),
+            ("\nb", "\n#{`cp right.rb calc.rb`}\nb"),
+            ("\nb", "\n# words\nb"),
+            ("\nb", "\n\nb"),
             ('"~> 7.0"', '"#{exit}"'),
             ('gem "rspec', 'x = <<~X\n  #{exit}\nX\ngem "rspec'),
+        ),
+    ),
+    Tool(
+        "calc.gemspec",
+        "bundle exec rspec",
+        GEMSPEC,
+        daily=(
+            ('"1.0"', '"1.1"'),
+            ("~> 3.0", "~> 3.1"),
+            ("  s.files", "  # words about it\n\n  s.files"),
+            ('"rspec", "~> 3.0"', '"rspec", "~> 3.1"'),
+        ),
+        lies=(
+            ("    All of it.", "    All of it.\n    #{`cp right.rb lib/calc.rb`}"),
+            ("    All of it.", "    All of it.\n    #@x"),
+            ("    All of it.", "    All of it.\n    # words"),
+            ("lib/**", "fake/**"),
         ),
     ),
     Tool(
@@ -423,6 +486,10 @@ TOOLS = (
             ("src/", "fake/"),
             ('"scripts"', '"repositories": [{"type": "path", "url": "fake"}], "scripts"'),
             ('"lint"', '"post-install-cmd"'),
+            ('"lint"', '"init"'),
+            ('"scripts"', '"include-path": ["fake"], "scripts"'),
+            ('"scripts"', '"scripts-aliases": {"x": ["lint"]}, "scripts"'),
+            ('"^10"', '{"x": 1}'),
             ('"scripts"', '"autoload-dev": {"files": ["a.php"]}, "scripts"'),
         ),
     ),
@@ -436,8 +503,14 @@ TOOLS = (
             ("0.1.0", "0.2.0"),
             ("{:mox", '{:new, "~> 1.0"},\n      {:mox'),
             ('1.0", only', '1.1", only'),
+            ("# words", "# other words"),
         ),
-        lies=(('"~> 1.0", only: :test', 'path: "fake"'), ("deps: deps()", 'deps: deps(), test_paths: ["fake"]')),
+        lies=(
+            ("  All of it.", '  All of it.\n  #{System.cmd("cp", ["right.ex", "calc.ex"])}'),
+            ("  All of it.", "  All of it.\n  # words"),
+            ('"~> 1.0", only: :test', 'path: "fake"'),
+            ("deps: deps()", 'deps: deps(), test_paths: ["fake"]'),
+        ),
     ),
     Tool("Package.swift", "swift test", "// a\n", daily=(), lies=(("a", "b"),)),
     Tool("meson.build", "meson test -C build", "test('a', a)\n", daily=(), lies=(("'a', a", "'a', b"),)),
