@@ -547,6 +547,58 @@ async def test_an_edited_build_file_is_the_gates_where_the_commands_run_its_tool
         assert await edited(tmp_path / "other", base, change, "python -m pytest") == set()
 
 
+TOP = """project(calc)
+enable_testing()
+add_library(calc calc.c)
+add_executable(runner src/main.c)
+add_executable(app src/app.c)
+target_link_libraries(runner calc)
+"""
+BUILD = "cmake -S . -B build && cmake --build build && ctest --test-dir build"
+ADD = "add_test(NAME twice COMMAND runner)\n"
+SWAP = ("src/main.c", "src/other.c")
+MORE = ("src/app.c", "src/app.c src/more.c")
+
+
+@pytest.mark.parametrize(
+    ("others", "edit", "is_edited"),
+    [
+        ({"ci/CMakeLists.txt": ADD}, SWAP, True),
+        ({"cmake/testing.cmake": ADD}, SWAP, True),
+        ({"ci/CMakeLists.txt": "set(RUN runner)\nadd_test(NAME twice COMMAND ${RUN})\n"}, SWAP, True),
+        ({"a.cmake": "set(RUN runner)\n", "b/CMakeLists.txt": "add_test(NAME x COMMAND ${RUN})\n"}, SWAP, True),
+        ({"ci/CMakeLists.txt": "add_test(NAME x COMMAND ${CMAKE_BINARY_DIR}/bin/runner)\n"}, SWAP, True),
+        ({"ci/CMakeLists.txt": "add_test(NAME x COMMAND $<TARGET_FILE:${X}nner>)\n"}, SWAP, True),
+        ({"ci/CMakeLists.txt": "string(TOLOWER RUNNER T)\nadd_test(NAME x COMMAND ${T})\n"}, SWAP, True),
+        ({"ci/CMakeLists.txt": "add_custom_target(verify COMMAND runner)\n"}, SWAP, True),
+        ({"ci/CMakeLists.txt": "set_target_properties(runner PROPERTIES OUTPUT_NAME x)\n"}, SWAP, True),
+        ({"a.cmake": "add_executable(x ALIAS runner)\n", "b.cmake": "add_test(NAME y COMMAND x)\n"}, SWAP, True),
+        ({"ci/CMakeLists.txt": "cmake_language(EVAL CODE [[x]])\n"}, SWAP, True),
+        ({"ci/CMakeLists.txt": "add_test(x"}, SWAP, True),
+        ({"ci/CMakeLists.txt": "include(more.inc)\n", "ci/more.inc": ADD}, SWAP, True),
+        ({"ci/CMakeLists.txt": "include(${WHERE})\n"}, SWAP, True),
+        ({f"m{n}.cmake": "x(y)\n" * 40_000 for n in range(7)}, SWAP, True),
+        ({"ci/CMakeLists.txt": "install(TARGETS runner)\ntarget_link_libraries(runner m)\n"}, SWAP, False),
+        ({"ci/CMakeLists.txt": ADD}, MORE, False),
+        ({"ci/CMakeLists.txt": ADD}, ("calc.c", "calc.c more.c"), False),
+        ({"ci/CMakeLists.txt": "foreach(t ${TESTS})\nadd_test(NAME ${t} COMMAND ${t})\nendforeach()\n"}, MORE, False),
+        ({"ci/CMakeLists.txt": "string(TOLOWER A T)\nadd_test(NAME x COMMAND ${T})\n"}, ("calc.c", "d.c"), False),
+        ({}, MORE, False),
+    ],
+)  # fmt: skip
+async def test_a_target_is_tested_by_whatever_file_says_so(others, edit, is_edited: bool, tmp_path: Path):
+    base = {"CMakeLists.txt": TOP, **others}
+    change = {"CMakeLists.txt": TOP.replace(*edit)}
+    assert await edited(tmp_path, base, change, BUILD) == ({"CMakeLists.txt"} if is_edited else set())
+
+
+async def test_a_target_that_a_command_runs_is_tested(tmp_path: Path):
+    found = await edited(
+        tmp_path, {"CMakeLists.txt": TOP}, {"CMakeLists.txt": TOP.replace(*SWAP)}, f"{BUILD} && build/runner"
+    )
+    assert found == {"CMakeLists.txt"}
+
+
 JEST = """const path = require('path')
 const shared = require('./shared.js')
 module.exports = {
