@@ -112,9 +112,9 @@ def _name_of_a_cmake_project() -> None:
 
 
 def _targets_of_cmake_files() -> None:
-    many = "".join(f"add_executable(a{n} a.c)\n" for n in range(8_000))
+    many = "".join(f"add_executable(a{n} a.c)\n" for n in range(3_000))
     for told in (
-        "".join(f"x(${{L}}a{n})\n" for n in range(40_000)) + f"set(L {'b ' * 200_000})",
+        "".join(f"x(${{L}}a{n})\n" for n in range(20_000)) + f"set(L {'b ' * 200_000})",
         "".join(f"x(${{a}}{n}a${{b}}a)\n" for n in range(19)),
         f"x({'${a}b' * 100_000})",
         f"x({'a' * 500_000})\nset({' '.join(f'a{n}' for n in range(50_000))})",
