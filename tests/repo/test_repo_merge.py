@@ -186,6 +186,46 @@ async def test_definitions_follow_no_rename_to_where_their_author_may_not_edit(u
     assert [(one.key, one.paths) for one in held.collisions] == [("b", ("a/x.py", "shared/x.py"))]
 
 
+MODE = b"diff --git a/shared/x b/shared/x\nold mode 100644\nnew mode 100755\n"
+LINK = b"""diff --git a/%s b/%s
+new file mode 120000
+--- /dev/null
++++ b/%s
+@@ -0,0 +1 @@
++../a
+\\ No newline at end of file
+"""
+
+
+async def test_a_mode_follows_no_rename_to_where_its_author_may_not_edit(user, mirror_at, shard_of):
+    base = user.commit({"shared/x": LINES, "a/old": "1\n"})
+    mirror = await mirror_at(user, base)
+    away = await shard_of(base, "a", {"shared/x": None, "a/x": LINES})
+    made = Changeset("b", MODE, "Change b", (change("shared/x"),), within("shared/"))
+    merged = await merge_patches(mirror, base, [away, made])
+    assert [(one.key, one.paths) for one in merged.collisions] == [("b", ("a/x", "shared/x"))]
+
+
+@pytest.mark.parametrize("first", ["link", "file"])
+@pytest.mark.parametrize("gone", [True, False])
+async def test_nothing_goes_through_a_link_that_another_patch_makes(user, mirror_at, shard_of, first, gone):
+    """In the place of a folder of the base, or of a new one."""
+    base = user.commit({"shared/d/x": "1\n", "a/old": "1\n"})
+    mirror = await mirror_at(user, base)
+    place = "shared/d" if gone else "shared/e"
+    removed = await shard_of(base, "gone", {"shared/d/x": None}) if gone else Changeset("gone", b"", "", ())
+    files = (*removed.files, FileChange(place, "A", None, 1, 0, "120000"))
+    name = place.encode()
+    link = Changeset("link", removed.diff + LINK % (name, name, name), "Link", files, within("shared/"))
+    file = replace(await shard_of(base, "file", {f"{place}/old": "mine\n"}), allowed=within("shared/"))
+    order = [link, file] if first == "link" else [file, link]
+
+    merged = await merge_patches(mirror, base, order)
+
+    assert [one.key for one in merged.collisions] == [order[1].key]
+    assert await read(mirror, merged.commit, "a/old") == "1\n"
+
+
 async def test_nobody_resolves_a_conflict_for_a_patch_outside_of_what_its_author_may_edit(user, mirror_at, shard_of):
     base = user.commit({"shared/x": LINES, "shared/y": "1\n"})
     mirror = await mirror_at(user, base)
@@ -288,6 +328,16 @@ async def test_a_patch_that_hides_a_path_is_set_aside_alone(user, mirror_at, sha
         ("sly", "The patch changes b, which is not among its files")
     ]
     assert [await read(mirror, merged.commit, path) for path in "abc"] == ["1\n", "3\n", "3\n"]
+
+
+async def test_a_patch_in_another_form_than_gits_stops_no_other_one(user, mirror_at, shard_of):
+    base = user.commit({"a": "1\n", "b": "1\n"})
+    mirror = await mirror_at(user, base)
+    odd = Changeset("odd", b"--- a/a\n+++ b/a\n@@ -1 +1 @@\n-1\n+2\n", "Odd", (change("a"),))
+    shards = [odd, await shard_of(base, "b", {"b": "2\n"})]
+    for order in permutations(shards):
+        merged = await merge_patches(mirror, base, order)
+        assert merged.collisions == () and await read(mirror, merged.commit, "a") == "2\n"
 
 
 async def test_no_patches_give_the_base_and_an_empty_one_no_commit(user, mirror_at):
