@@ -182,19 +182,40 @@ def _go(text: str, runs: Runs) -> object:
 _ELSEWHERE = ("path", "git", "branch", "tag", "rev", "registry", "registry-index", "package", "workspace")
 _RUST_OWN = frozenset(("std", "core", "alloc", "test", "proc_macro"))
 _RUST_SECTIONS = ("dependencies", "build-dependencies", "dev-dependencies")
+_RUST_OF_ITS_OWN = (*_RUST_SECTIONS, "target", "features", "badges")
+
+
+_ABOUT_CRATE = frozenset(
+    (
+        *("name", "version", "description", "authors", "license", "license-file", "keywords", "categories", "readme"),
+        *("homepage", "repository", "documentation", "publish", "include", "exclude", "rust-version"),
+    )
+)
 
 
 def cargo_manifest(found: Mapping[str, Any], runs: Runs) -> object:
+    """All but what is told about the package, dependencies from a registry, and features (see `_rust_sources`)."""
     if not any(map(runs, CARGO)):
         return None
-    package = table_in(found, "package")
-    keys = ("build", "autotests", "autobenches", "autobins", "autolib", "links")
     elsewhere = {
         name: source
         for section, name, source in _rust_dependencies(found)
         if (section == "dev-dependencies" and source != ("workspace=True",) and source) or name in _RUST_OWN
     }
-    return {key: found.get(key) for key in ("patch", "replace")}, {key: package.get(key) for key in keys}, elsewhere
+    workspace = table_in(found, "workspace")
+    rest = {key: value for key, value in found.items() if key not in (*_RUST_OF_ITS_OWN, "package", "workspace")}
+    shared = {key: value for key, value in workspace.items() if key not in (*_RUST_SECTIONS, "package", "metadata")}
+    packages = [_of_crate(table_in(found, "package")), _of_crate(table_in(workspace, "package"))]
+    return rest, shared, packages, _not_of_docs(workspace), elsewhere
+
+
+def _of_crate(package: Mapping[str, Any]) -> object:
+    told = {key: value for key, value in package.items() if key not in (*_ABOUT_CRATE, "metadata")}
+    return told, _not_of_docs(package)
+
+
+def _not_of_docs(table: Mapping[str, Any]) -> object:
+    return {key: value for key, value in table_in(table, "metadata").items() if key != "docs"}
 
 
 def _rust_dependencies(found: Mapping[str, Any]) -> Iterable[tuple[str, str, tuple[str, ...]]]:
@@ -213,7 +234,8 @@ def _rust_sources(text: str) -> Mapping[str, object]:
     found: dict[str, list[str]] = {"": [str(name)]} if name else {}  # its tests import it by this name
     for _, name, source in _rust_dependencies(manifest):
         found.setdefault(name, []).extend(source)
-    return found
+    features: dict[str, Any] = {"default": [], **table_in(manifest, "features")}
+    return {**found, **{f"feature {name}": [str(told)] for name, told in features.items()}}
 
 
 # Gradle
