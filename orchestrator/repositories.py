@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from envelope.messages import Attachment, FileStat, PatchRef
+from envelope.scope import Scope, allows
 from repo.bundle import bundle
 from repo.cache import Use
 from repo.changes import FileChange
@@ -57,9 +60,15 @@ async def attach_bundle(mirror: Mirror, blobs: Blobs, commit: str, name: str) ->
     return Attachment(blob=await blobs.put(content), name=name, media_type=BUNDLE_TYPE, size_bytes=len(content))
 
 
-async def as_changeset(blobs: Blobs, key: str, title: str, patch: PatchRef) -> Changeset:
+async def as_changeset(blobs: Blobs, key: str, title: str, patch: PatchRef, scope: Scope | None = None) -> Changeset:
+    """`scope`: of whoever made it, which holds for what a merge makes of it, too."""
     files = tuple(FileChange(f.path, f.status, f.old_path, f.added, f.removed, mode="") for f in patch.files)
-    return Changeset(key, await blobs.get(patch.diff), title, files)
+    return Changeset(key, await blobs.get(patch.diff), title, files, None if scope is None else editable(scope))
+
+
+def editable(scope: Scope) -> Callable[[str], bool]:
+    """Whether a path may be edited within it."""
+    return partial(allows, scope, "edit")
 
 
 def paths_of(patch: PatchRef) -> list[str]:

@@ -61,7 +61,8 @@ async def make_commits(own: Scratch, parent: str, commits: Sequence[NewCommit], 
     if not commits:
         return []
     stream = b"".join(_stream(parent, commits, date.encode(), line))
-    options = ("--quiet", "--done", "--date-format=raw-permissive")
+    # The branch is nobody's: what an earlier call left there need not be part of this one's.
+    options = ("--quiet", "--done", "--force", "--date-format=raw-permissive")
     return (await own.git("fast-import", *options, stdin=stream)).line.splitlines()
 
 

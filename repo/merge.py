@@ -15,7 +15,7 @@ from .merge_across import Across
 from .merge_attributes import guarded, refusal
 from .merge_entities import Reader, Versions, is_by_content, two_meanings, versions_of
 from .merge_sides import Changeset, Side, Sides, message_of, sides_of
-from .merge_tree import BASE, THEIRS, TreeMerge, Version, merge_trees, version_at
+from .merge_tree import BASE, THEIRS, TreeMerge, Version, changed_paths, merge_trees, strayed, version_at
 from .mirror import Mirror
 from .scratch import Scratch, scratch
 from .wording import as_text
@@ -36,8 +36,9 @@ class Landed:
 @dataclass(frozen=True, slots=True)
 class Collision:
     """A patch that was set aside. `other_keys` are applied patches that changed `paths` differently (none: the patch
-    does not apply to the base itself, or changes more than it says). `detail` is git's account of it. `tree`, if any,
-    is the merge with both sides between conflict markers, for whoever resolves it.
+    does not apply to the base itself, or changes more than it says). Or they moved a file to where the patch's author
+    may not edit. `detail` is git's account of it. `tree`, if any, is the merge with both sides between conflict
+    markers, for whoever resolves it.
     """
 
     key: str
@@ -149,7 +150,12 @@ async def _merge(line: _Line, changeset: Changeset, side: Side) -> None:
     if tree is None or wrong:
         line.collisions.append(_collision(line, changeset, merged, wrong or files or {}))
         return
-    if tree != (await line.own.git("rev-parse", f"{line.tip}^{{tree}}")).line:  # else an earlier one did the same
+    changed = await changed_paths(line.own, line.tip, tree)
+    if astray := await strayed(line.own, line.sides.base, line.tip, changed, changeset.allowed):
+        owners = line.footprint.owners_of(astray.paths)
+        line.collisions.append(Collision(changeset.key, owners, astray.paths, astray.detail))
+        return
+    if changed:  # else an earlier one did the same
         line.tip = await commit_tree(line.own, line.tip, tree, message_of(changeset), line.sides.date)
     line.landed.append(Landed(changeset.key, line.tip, "entities" if files else "lines"))
     line.united |= {path: versions[0] for path, versions in (files or {}).items()}

@@ -12,7 +12,7 @@ from .merge import Landed, Merged, commit_tree
 from .merge_attributes import guarded_on_both
 from .merge_entities import BY_CONTENT
 from .merge_sides import Changeset, message_of
-from .merge_tree import OURS, THEIRS, TreeMerge, Version, merge_trees
+from .merge_tree import OURS, THEIRS, Allowed, TreeMerge, Version, changed_paths, merge_trees, strayed
 from .mirror import Mirror
 from .patch import apply_to_tree
 from .scratch import scratch
@@ -30,13 +30,18 @@ class Conflict:
     versions: dict[str, dict[int, Version]]
 
 
-async def open_conflict(mirror: Mirror, tip: str, theirs: str) -> Conflict | None:
-    """Of two commits. None where there is nothing between markers: what one side removed, renamed or made binary."""
+async def open_conflict(mirror: Mirror, tip: str, theirs: str, allowed: Allowed | None = None) -> Conflict | None:
+    """Of two commits. None where there is nothing between markers: what one side removed, renamed or made binary.
+    `PatchRefused` where what is in conflict, or beside it, is more than the author of `theirs` may edit (`allowed`):
+    what an agent makes of it would be theirs."""
     with scratch(write_to=mirror.objects) as own:
         merged = await merge_trees(own, tip, theirs)
         base = (await own.git("merge-base", tip, theirs)).line
         if await guarded_on_both(own, base, tip, theirs):
             return None  # both sides' lines would be in it, and no marker around them
+        changed = await changed_paths(own, tip, merged.tree)
+        if astray := await strayed(own, base, tip, changed, allowed):
+            raise PatchRefused(astray.detail)
     if merged.kinds != BY_CONTENT or not all(map(is_utf8, merged.stages)):
         return None
     if any(version.mode.encode() not in REGULAR_FILES for each in merged.stages.values() for version in each.values()):

@@ -11,6 +11,7 @@ from .changes import AS_PATCH, COMPARE, NO_MODE, FileChange
 from .errors import PatchRefused
 from .fast_import import Entry, NewCommit, make_commits
 from .footprint import Footprint
+from .merge_tree import Allowed
 from .mirror import Mirror
 from .patch import apply_to_index
 from .scratch import Scratch, scratch
@@ -23,12 +24,15 @@ ABSENT = (NO_MODE, "0" * 40)
 
 @dataclass(frozen=True, slots=True)
 class Changeset:
-    """One patch against the base. `files` must name every path that `diff` touches (both sides of a rename)."""
+    """One patch against the base. `files` must name every path that `diff` touches (both sides of a rename).
+    `allowed`: what whoever made it may edit, which holds for what a merge makes of it, too; None is anything.
+    """
 
     key: str
     diff: bytes
     title: str
     files: tuple[FileChange, ...]
+    allowed: Allowed | None = field(default=None, compare=False)
 
     @property
     def paths(self) -> frozenset[str]:

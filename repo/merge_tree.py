@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .scratch import Scratch
 from .wording import as_text
+
+Allowed = Callable[[str], bool]  # may whoever made a patch edit this path?
 
 BASE, OURS, THEIRS = 1, 2, 3  # git's numbers for the versions of a path in conflict
 MERGE = ("merge-tree", "--write-tree", "-z")
@@ -50,6 +52,40 @@ async def merge_trees(own: Scratch, ours: str, theirs: str) -> TreeMerge:
     stages = _stages(fields)
     kinds, texts = _messages(fields)
     return TreeMerge(tree, False, stages, frozenset(kinds), "\n".join(texts))
+
+
+@dataclass(frozen=True, slots=True)
+class Strayed:
+    """What a merge of a patch would change although its author may not edit it. `outside`: these paths alone;
+    `paths`: with the names that they had, if any."""
+
+    outside: tuple[str, ...]
+    paths: tuple[str, ...]
+    detail: str
+
+
+async def changed_paths(own: Scratch, before: str, after: str) -> list[str]:
+    """Of two trees or commits; both sides of a rename."""
+    compare = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", before, after)
+    return [as_text(path) for path in (await own.git(*compare)).fields]
+
+
+async def strayed(own: Scratch, base: str, tip: str, changed: Sequence[str], allowed: Allowed | None) -> Strayed | None:
+    """git lets an edit follow a file, or a new file a folder, to where another patch has moved it: `changed` is what
+    the merge of a patch of `base` with `tip` changes there, and may be more than the patch itself names."""
+    outside = tuple(path for path in changed if not allowed(path)) if allowed else ()
+    if not outside:
+        return None
+    compare = ("diff-tree", "-r", "-z", "-M", "--diff-filter=R", "--name-status", base, tip)
+    told = [as_text(field) for field in (await own.git(*compare)).fields]
+    old = dict(zip(told[2::3], told[1::3], strict=True))
+    lines = [
+        f"CONFLICT (scope): {f'{old[path]} has become {path}' if path in old else f'this would change {path}'},"
+        " which this patch may not change"
+        for path in outside
+    ]
+    paths = {*outside, *(old[path] for path in outside if path in old)}
+    return Strayed(outside, tuple(sorted(paths)), "\n".join(lines))
 
 
 async def version_at(own: Scratch, commit: str, path: bytes) -> Version | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from .errors import PatchRefused
 from .merge_attributes import changed_on_both, guarded_on_both, refusal
 from .merge_entities import Reader, two_meanings
-from .merge_tree import merge_trees
+from .merge_tree import Allowed, changed_paths, merge_trees, strayed
 from .mirror import Mirror
 from .patch import apply_to_index
 from .scratch import Scratch, scratch
@@ -20,12 +20,14 @@ from .wording import as_text
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """`diff` is against the state of `after`, the pieces that it started from: all of them, in their order."""
+    """`diff` is against the state of `after`, the pieces that it started from: all of them, in their order.
+    `allowed`: what whoever made it may edit; None is anything."""
 
     key: str
     title: str
     diff: bytes
     after: tuple[str, ...] = ()
+    allowed: Allowed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,9 @@ class Weave:
             if wrong:
                 paths = tuple(sorted(as_text(path) for path in wrong))
                 return self._clash(last, earlier, paths, two_meanings(paths))
+            changed = await changed_paths(own, tip, merged.tree)
+            if astray := await strayed(own, base, tip, changed, self._pieces[last].allowed):
+                return self._clash(last, earlier, astray.paths, astray.detail)
             return await self._commit(own, merged.tree, f"with {self._pieces[last].title or last}", tip, theirs)
 
     def _clash(self, key: str, earlier: Sequence[str], paths: tuple[str, ...], detail: str) -> Clash:

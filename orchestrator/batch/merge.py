@@ -116,7 +116,10 @@ class Material:
         return Attachment(blob=patch.diff, name=f"{name}-{number}.patch", media_type=PATCH_TYPE, size_bytes=size_bytes)
 
     def _collision(self, collision: Collision, resolution: Resolution | None) -> CollisionReport:
-        failure = f"; an agent tried: {resolution.failure}" if resolution and resolution.failure else ""
+        failure = ""
+        if resolution and resolution.failure:
+            told = "an agent tried" if resolution.task_id else "no agent was asked"
+            failure = f"; {told}: {resolution.failure}"
         return CollisionReport(
             key=collision.key,
             with_keys=collision.other_keys,
@@ -135,7 +138,10 @@ async def material_of(
     made = {key: patch for key, ended in ordered.items() if (patch := _patch_of(ended.result)) is not None}
     found = {key: _objection(patch, ordered[key], base) for key, patch in made.items()}
     objections = {key: objection for key, objection in found.items() if objection is not None}
-    patches = {key: await as_changeset(blobs, key, f"{batch}: {key}", patch) for key, patch in made.items()}
+    patches = {
+        key: await as_changeset(blobs, key, f"{batch}: {key}", patch, ordered[key].work.request.auth_scope)
+        for key, patch in made.items()
+    }
     places = {glob: set(matching(glob, patches)) for glob in rules.first}
 
     def rank(key: str) -> int:

@@ -65,7 +65,11 @@ class Resolver:
         side = self.material.forecast.sides.of[collision.key]
         if not isinstance(side, Side):
             return merged
-        conflict = await open_conflict(self.material.mirror, merged.commit, side.commit)
+        allowed = self.material.patches[collision.key].allowed
+        try:
+            conflict = await open_conflict(self.material.mirror, merged.commit, side.commit, allowed)
+        except PatchRefused as e:
+            return merged if str(e) == collision.detail else self._left(merged, collision, "", str(e))
         if conflict is None or not _can_be_asked(conflict):
             return self._left(merged, collision, "", NOTHING_TO_MARK)
         ended = await self._answer(collision, conflict)

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import Any, cast
 
 from ..strange_toml import read_toml
-from . import cmake_files
+from . import cmake_files, line_files
 from .names import CHECKERS
 from .xml_projects import csproj, pom
 
@@ -43,38 +43,8 @@ def _whole(text: str, runs: Runs) -> object:
     return text
 
 
-def _cmake(text: str, runs: Runs) -> object:
-    return cmake_files.what_counts(text)
-
-
-def _pom(text: str, runs: Runs) -> object:
-    return pom(text)
-
-
-def _msbuild(text: str, runs: Runs) -> object:
-    return csproj(text)
-
-
-def _lines_but(*harmless: str, shortened: str = "", comment: str = "") -> Reader:
-    """Reads all lines but `harmless` ones; one that is `shortened` without the group `version` of that pattern."""
-    patterns = [re.compile(one) for one in harmless]
-    short = re.compile(shortened) if shortened else None
-
-    def read(text: str, runs: Runs) -> object:
-        kept: list[str] = []
-        for whole_line in text.split("\n"):
-            line = whole_line.strip()
-            # in a text of several lines `#{…}` and `${…}` are code
-            is_comment = comment and line.startswith(comment) and not re.search(r"\*/|/\*|[{$`]", line)
-            # a line behind `if (…)` without a brace is what that decides about
-            is_alone = not kept or not re.match(r"\s*(?:\}\s*)?(?:if|else|for|while)\b(?!.*\{\s*$)", kept[-1])
-            if not line or is_comment or (is_alone and any(pattern.fullmatch(line) for pattern in patterns)):
-                continue
-            found = short.fullmatch(line) if short else None
-            kept.append(line[: found.start("version")] + line[found.end("version") :] if found else whole_line)
-        return kept
-
-    return read
+def _of_text(read: Callable[[str], object]) -> Reader:
+    return lambda text, _: read(text)
 
 
 # Node
@@ -127,10 +97,22 @@ def _is_used(key: str, runs: Runs) -> bool:
     return (tool not in CHECKERS and tool not in _CHECKERS_OF_NODE) or runs(tool)
 
 
-_MEANS_OF_IMPORTS = (
-    *("paths", "baseUrl", "rootDirs", "moduleSuffixes", "customConditions", "plugins", "jsxImportSource"),
-    *("jsxFactory", "typeRoots", "preserveSymlinks", "moduleResolution"),
+# They say what a type checker finds, and what a build writes.
+_ABOUT_TYPES = frozenset(
+    (
+        *("strict", "strictNullChecks", "strictFunctionTypes", "strictBindCallApply", "strictPropertyInitialization"),
+        *("strictBuiltinIteratorReturn", "noImplicitAny", "noImplicitThis", "useUnknownInCatchVariables", "checkJs"),
+        *("noUnusedLocals", "noUnusedParameters", "exactOptionalPropertyTypes", "noImplicitReturns", "skipLibCheck"),
+        *("noFallthroughCasesInSwitch", "noUncheckedIndexedAccess", "noImplicitOverride", "allowUnusedLabels", "lib"),
+        *("noPropertyAccessFromIndexSignature", "allowUnreachableCode", "noUncheckedSideEffectImports", "noEmit"),
+        *("forceConsistentCasingInFileNames", "skipDefaultLibCheck", "target", "declaration", "declarationMap"),
+        *("declarationDir", "emitDeclarationOnly", "sourceMap", "inlineSourceMap", "inlineSources", "removeComments"),
+        *("incremental", "composite", "tsBuildInfoFile", "outDir", "pretty", "newLine", "listFiles", "diagnostics"),
+        *("isolatedDeclarations", "erasableSyntaxOnly", "noErrorTruncation", "resolveJsonModule"),
+        *("allowJs", "stripInternal", "noEmitOnError", "types"),
+    )
 )
+_ABOUT_TSCONFIG = frozenset(("$schema", "display", "compilerOptions", "include", "exclude", "files", "compileOnSave"))
 
 
 def _tsconfig(text: str, runs: Runs) -> object:
@@ -139,8 +121,8 @@ def _tsconfig(text: str, runs: Runs) -> object:
         return found
     options = table_in(found, "compilerOptions")
     return (
-        {key: options.get(key) for key in _MEANS_OF_IMPORTS},
-        {key: found.get(key) for key in ("extends", "references", "ts-node", "tsc-alias")},
+        {key: value for key, value in options.items() if key not in _ABOUT_TYPES},
+        {key: value for key, value in found.items() if key not in _ABOUT_TSCONFIG},
     )
 
 
@@ -174,10 +156,6 @@ def _jsonc(text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", found)
 
 
-# `catalog:` and `dependencies:` of YAML, with a version each
-_YAML = _lines_but(r"""["']?[@\w/.-]++["']?:\s*["']?(?:any|[\^~>=<]*+\s?\d[\w.+ <>=-]*+)["']?""", comment="#")
-
-
 # Go
 
 
@@ -204,19 +182,40 @@ def _go(text: str, runs: Runs) -> object:
 _ELSEWHERE = ("path", "git", "branch", "tag", "rev", "registry", "registry-index", "package", "workspace")
 _RUST_OWN = frozenset(("std", "core", "alloc", "test", "proc_macro"))
 _RUST_SECTIONS = ("dependencies", "build-dependencies", "dev-dependencies")
+_RUST_OF_ITS_OWN = (*_RUST_SECTIONS, "target", "features", "badges")
+
+
+_ABOUT_CRATE = frozenset(
+    (
+        *("name", "version", "description", "authors", "license", "license-file", "keywords", "categories", "readme"),
+        *("homepage", "repository", "documentation", "publish", "include", "exclude", "rust-version"),
+    )
+)
 
 
 def cargo_manifest(found: Mapping[str, Any], runs: Runs) -> object:
+    """All but what is told about the package, dependencies from a registry, and features (see `_rust_sources`)."""
     if not any(map(runs, CARGO)):
         return None
-    package = table_in(found, "package")
-    keys = ("build", "autotests", "autobenches", "autobins", "autolib", "links")
     elsewhere = {
         name: source
         for section, name, source in _rust_dependencies(found)
         if (section == "dev-dependencies" and source != ("workspace=True",) and source) or name in _RUST_OWN
     }
-    return {key: found.get(key) for key in ("patch", "replace")}, {key: package.get(key) for key in keys}, elsewhere
+    workspace = table_in(found, "workspace")
+    rest = {key: value for key, value in found.items() if key not in (*_RUST_OF_ITS_OWN, "package", "workspace")}
+    shared = {key: value for key, value in workspace.items() if key not in (*_RUST_SECTIONS, "package", "metadata")}
+    packages = [_of_crate(table_in(found, "package")), _of_crate(table_in(workspace, "package"))]
+    return rest, shared, packages, _not_of_docs(workspace), elsewhere
+
+
+def _of_crate(package: Mapping[str, Any]) -> object:
+    told = {key: value for key, value in package.items() if key not in (*_ABOUT_CRATE, "metadata")}
+    return told, _not_of_docs(package)
+
+
+def _not_of_docs(table: Mapping[str, Any]) -> object:
+    return {key: value for key, value in table_in(table, "metadata").items() if key != "docs"}
 
 
 def _rust_dependencies(found: Mapping[str, Any]) -> Iterable[tuple[str, str, tuple[str, ...]]]:
@@ -235,19 +234,11 @@ def _rust_sources(text: str) -> Mapping[str, object]:
     found: dict[str, list[str]] = {"": [str(name)]} if name else {}  # its tests import it by this name
     for _, name, source in _rust_dependencies(manifest):
         found.setdefault(name, []).extend(source)
-    return found
+    features: dict[str, Any] = {"default": [], **table_in(manifest, "features")}
+    return {**found, **{f"feature {name}": [str(told)] for name, told in features.items()}}
 
 
 # Gradle
-
-_NAME_OF = r"""\(?\s*+["'][\w.-]++:[\w.-]++(?P<version>(?::[\w.+$-]++)?)["']\s*+\)?"""
-_gradle = _lines_but(
-    rf"(?:implementation|api|compileOnly|runtimeOnly|annotationProcessor|kapt|ksp)\s*+{_NAME_OF}",
-    r"""version\s*+=?\s*+["'][\w.+-]++["']""",
-    shortened=rf"(?=\w*[tT]est)\w++\s*+{_NAME_OF}",
-    comment="//",
-)
-_properties = _lines_but(r"[\w.-]*[vV]ersion\s*+=\s*+\d[\w.+-]*+", comment="#")
 
 
 def _catalog(text: str, runs: Runs) -> object:
@@ -270,30 +261,26 @@ def _module(given: object) -> object:
 
 # Ruby, PHP, Elixir
 
-_VERSIONS = r"""(?:\s*+,\s*+["'][~<>=! \d.\w-]*+["'])*+"""
-_GROUPS = r"""(?:\s*+,\s*+(?:require:\s*+false|(?:group|platform)s?:\s*+(?::\w++|\[[:\w, ]*+\])))*+"""
-_gemfile = _lines_but(rf"""gem\s++["'][\w.-]++["']{_VERSIONS}{_GROUPS}""", comment="#")
-_gemspec = _lines_but(
-    rf"""\w+\.add_(?:runtime_|development_)?dependency[ (]\s*+["'][\w.-]++["']{_VERSIONS}\)?""",
-    r"""\w+\.(?:version|summary|description|homepage|authors|email|license)\s*+=\s*+["'][^"'#\\]*+["']""",
-    comment="#",
-)
-_mix = _lines_but(
-    r"""\{:\w++,\s*+"[~<>=!\w. -]++"(?:,\s*+only:\s*+(?::\w++|\[[:\w, ]*+\]))?(?:,\s*+runtime:\s*+\w++)?\},?""",
-    r"""(?:version:|@version)\s*+"[\w.+-]++",?""",
-    comment="#",
+
+_ABOUT_COMPOSER = frozenset(
+    (
+        *("name", "version", "description", "keywords", "homepage", "readme", "time", "license", "authors", "support"),
+        *("funding", "suggest", "require", "require-dev", "scripts", "scripts-descriptions", "$schema"),
+    )
 )
 
 
 def _composer(text: str, runs: Runs) -> object:
+    """All keys but what is told about the package, versions, and scripts that neither it nor a command runs."""
     found = _jsonc(text)
     scripts = {
         name: told
         for name, told in table_in(found, "scripts").items()
-        if runs("composer") or name.startswith(("pre-", "post-"))
+        if runs("composer") or name.startswith(("pre-", "post-")) or name in ("init", "command")
     }
-    keys = ("autoload", "autoload-dev", "repositories", "config", "replace", "provide", "extra")
-    return [json.dumps(found.get(key)) for key in keys], scripts
+    kept = {key: json.dumps(value) for key, value in found.items() if key not in _ABOUT_COMPOSER}
+    sections = [table_in(found, key) for key in ("require", "require-dev")]
+    return kept, scripts, [[one for one in section.items() if not isinstance(one[1], str)] for section in sections]
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +294,7 @@ class _BuildFile:
 
 BUILD_FILES = (
     _BuildFile(("CTestCustom.cmake", "CTestTestfile.cmake"), (), _whole),
-    _BuildFile(("CMakeLists.txt", "*.cmake"), CMAKE, _cmake),
+    _BuildFile(("CMakeLists.txt", "*.cmake"), CMAKE, _of_text(cmake_files.what_counts)),
     _BuildFile(("CMakePresets.json", "CMakeUserPresets.json", "CMakeCache.txt"), CMAKE, _whole),
     _BuildFile(("meson.build", "meson_options.txt", "meson.options", "*.wrap"), ("meson", "ninja"), _whole),
     _BuildFile(
@@ -317,28 +304,30 @@ BUILD_FILES = (
     _BuildFile(("deno.json", "deno.jsonc"), ("deno",), _deno),
     _BuildFile(("bunfig.toml", "import_map.json", "importmap.json", ".swcrc", ".taprc"), NODE, _whole),
     _BuildFile(("web-test-runner.config.*", "jasmine.json", "jasmine.config.*"), NODE, _whole),
-    _BuildFile(("pnpm-workspace.yaml",), NODE, _YAML),
+    _BuildFile(("pnpm-workspace.yaml",), NODE, _of_text(line_files.yaml)),
     _BuildFile(("go.mod", "go.work"), GO, _go),
     _BuildFile(("rust-toolchain", "rust-toolchain.toml"), CARGO, _whole),
-    _BuildFile(("pom.xml",), MAVEN, _pom),
-    _BuildFile(("*.gradle", "*.gradle.kts"), GRADLE, _gradle),
-    _BuildFile(("gradle.properties",), GRADLE, _properties),
+    _BuildFile(("pom.xml",), MAVEN, _of_text(pom)),
+    _BuildFile(("*.gradle", "*.gradle.kts"), GRADLE, _of_text(line_files.gradle)),
+    _BuildFile(("gradle.properties",), GRADLE, _of_text(line_files.properties)),
     _BuildFile(("libs.versions.toml",), GRADLE, _catalog),
     _BuildFile(("testng*.xml", "junit-platform.properties"), (*MAVEN, *GRADLE), _whole),
     _BuildFile(("build.sbt",), ("sbt",), _whole),
-    _BuildFile(("*.csproj", "*.fsproj", "*.vbproj", "Directory.*.props", "Directory.*.targets"), DOTNET, _msbuild),
+    _BuildFile(
+        ("*.csproj", "*.fsproj", "*.vbproj", "Directory.*.props", "Directory.*.targets"), DOTNET, _of_text(csproj)
+    ),
     _BuildFile(
         ("*.runsettings", "global.json", "[Nn]u[Gg]et.[Cc]onfig", "*.sln", "*.slnx", "xunit.runner.json"),
         DOTNET,
         _whole,
     ),
-    _BuildFile(("Gemfile", "gems.rb"), RUBY, _gemfile),
+    _BuildFile(("Gemfile", "gems.rb"), RUBY, _of_text(line_files.gemfile)),
     _BuildFile(("*.rake",), ("rake",), _whole),
-    _BuildFile(("*.gemspec",), RUBY, _gemspec),
+    _BuildFile(("*.gemspec",), RUBY, _of_text(line_files.gemspec)),
     _BuildFile(("composer.json",), PHP, _composer),
-    _BuildFile(("mix.exs",), ("mix", "elixir"), _mix),
+    _BuildFile(("mix.exs",), ("mix", "elixir"), _of_text(line_files.mix)),
     _BuildFile(("Package.swift",), ("swift", "xcodebuild"), _whole),
-    _BuildFile(("pubspec.yaml",), ("dart", "flutter"), _YAML),
+    _BuildFile(("pubspec.yaml",), ("dart", "flutter"), _of_text(line_files.yaml)),
     _BuildFile(("dart_test.yaml",), ("dart", "flutter"), _whole),
 )
 # What a name stands for: one that both sides of a change have must stand for the same.
@@ -375,6 +364,8 @@ def is_read(path: str, runs: Runs) -> bool:
 
 def what_counts(path: str, text: str, runs: Runs) -> object:
     """Comparable; `ValueError` where the text as it stands must do."""
+    if line_files.has_odd_ends(text):
+        raise ValueError("lines that end for some programs alone")
     kind = _kind_of(path)
     return kind.read(text, runs) if kind else None
 

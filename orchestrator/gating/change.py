@@ -14,7 +14,7 @@ from envelope.pattern import match
 from envelope.scope import split
 
 from .build_files import is_beside, is_build_file, is_read
-from .cmake_files import targets_run
+from .cmake_files import ANY_TARGET, Uses, included, uses_of
 from .commands import addopts_in, programs_run
 from .control import BaseRun
 from .diff import FilePatch, parts_of
@@ -274,11 +274,15 @@ async def _gate_files(
     return found
 
 
-async def _targets(changed: Collection[str], base: Sequence[str], trees: Trees) -> frozenset[str] | None:
-    """That a test of any file of CMake's may run, on either side."""
+async def _targets(changed: Collection[str], base: Sequence[str], trees: Trees) -> Uses:
+    """What a test of any file of CMake's may run, on either side; files that are included under other names, too."""
     texts = await trees.texts([path for path in base if is_of_cmake(path)])
-    new = [await trees.text(path, after=True) or "" for path in sorted(changed) if is_of_cmake(path)]
-    return targets_run([*texts, *new])
+    texts += [await trees.text(path, after=True) or "" for path in sorted(changed) if is_of_cmake(path)]
+    names = {name for text in texts for name in included(text or "") if not name.endswith(".cmake")}
+    if any("$" in name for name in names):
+        return ANY_TARGET
+    others = [path for path in base if posixpath.basename(path) in names and not is_of_cmake(path)]
+    return uses_of([*texts, *await trees.texts(others)])
 
 
 def _may_have_settings(path: str) -> bool:

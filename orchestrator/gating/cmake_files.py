@@ -5,8 +5,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from .names import is_test_file
@@ -35,7 +35,22 @@ _HARMLESS = frozenset(
 )
 
 
+# They make names of other names; a kind of a command, or (but for what it writes) all of it.
+_MAKES_NAMES = frozenset(
+    (
+        *((name, "") for name in ("string", "file", "get_filename_component", "cmake_path", "execute_process", "math")),
+        *((name, "") for name in ("get_property", "get_target_property", "get_directory_property")),
+        *(("list", kind) for kind in ("TRANSFORM", "JOIN", "GET", "SUBLIST", "POP_FRONT", "POP_BACK")),
+    )
+)
+_WRITES = frozenset(("file", kind) for kind in ("GENERATE", "WRITE", "APPEND", "CONFIGURE"))
+_RENAMES = frozenset(("OUTPUT_NAME", "RUNTIME_OUTPUT_NAME", "PREFIX", "SUFFIX", "DEBUG_POSTFIX", "RELEASE_POSTFIX"))
+_PARTS = re.compile(r"[\s:<>;,='\"()]+")
+_ANY = "${}"  # a value that nobody can tell
+
 MAX_PROJECT_CHARS = 200  # of its name, which is put in for each mention
+MAX_CHARS = 1_000_000  # of all files of a project: half a second
+MAX_PATTERNS, MAX_NAME_CHARS = 20, 200
 
 
 class BadCMake(ValueError):
@@ -52,16 +67,33 @@ class _Command:
     written: tuple[str, ...]
 
 
-def what_counts(text: str, run_elsewhere: Collection[str] | None = ()) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
-    """Comparable. Sources of a target that a test may run are kept, and so are those that are tests by their names.
-    `run_elsewhere`: targets that other files may name (see `targets_run`); None is all.
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """What CMake files say beside sources: `words` of commands that may run or register something, the values of
+    `lists`, the targets that are `libraries`. `all_may_run`: not all of it can be told."""
+
+    words: tuple[str, ...] = ()
+    lists: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    libraries: frozenset[str] = frozenset()
+    all_may_run: bool = False
+
+
+ANY_TARGET = Uses(all_may_run=True)
+Runs = Callable[[str], bool]
+
+
+def what_counts(
+    text: str, runs: Runs = lambda _: False, *, beside: Uses = Uses()
+) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
+    """Comparable. Sources of a target that a test or a command (`runs`) may run are kept, and so are those that are
+    tests by their names. `beside`: what other files say.
 
     >>> before = what_counts("add_library(calc calc.c) # of numbers")
     >>> before == what_counts("add_library(calc calc.c more.c)"), before == what_counts("add_library(calc ${X})")
     (True, False)
     """
     commands = _read(text)
-    used = None if run_elsewhere is None else _targets_used(commands) | {*run_elsewhere}
+    used = _targets_used(_both(beside, _uses(commands)), runs)
     mentions, listed = Counter[str](), Counter[str]()
     for one in commands:
         names = Counter(name for word in one.given for name in _VARIABLE.findall(word))
@@ -72,12 +104,27 @@ def what_counts(text: str, run_elsewhere: Collection[str] | None = ()) -> list[t
     return [_without_sources(one, used, products) for one in commands]
 
 
-def targets_run(texts: Iterable[str | None]) -> frozenset[str] | None:
-    """Words that may be targets, of which some command of these files may run one. None where one cannot be read."""
+def uses_of(texts: Iterable[str | None]) -> Uses:
+    """Of all CMake files of a project; None is one that cannot be read, and what is no CMake file may say anything."""
+    commands, chars_left = list[_Command](), MAX_CHARS
+    for text in texts:
+        chars_left -= len(text or "")
+        if text is None or chars_left < 0:
+            return ANY_TARGET
+        try:
+            commands += _read(text)
+        except BadCMake:
+            return ANY_TARGET
+    return _uses(commands)
+
+
+def included(text: str) -> list[str]:
+    """The names of files that are included, however they are called; a text with `${` cannot be told."""
     try:
-        return frozenset(_targets_used([one for text in texts for one in _read(text if text is not None else "(")]))
+        commands = _read(text)
     except BadCMake:
-        return None
+        return []
+    return [one.given[0].rpartition("/")[2] for one in commands if one.name == "include" and one.given]
 
 
 def named_by_tests(text: str) -> list[str]:
@@ -147,36 +194,103 @@ def _with_project(command: _Command, own: str) -> Iterator[str]:
         yield word if how.endswith("[") else word.replace("${PROJECT_NAME}", own)
 
 
-def _targets_used(commands: Sequence[_Command]) -> set[str]:
-    """Words that may be targets, of which a command may run or register something; also by a list of them."""
+def _uses(commands: Sequence[_Command]) -> Uses:
     lists: dict[str, list[str]] = {}
-    waiting: list[str] = []
+    words: list[str] = []
+    libraries: list[str] = []
     for one in commands:
-        first = 2 if one.name == "list" else 1
-        if one.name in ("set", "list") and len(one.given) >= first:
+        kind = one.given[0] if one.given else ""
+        if (one.name, kind) in _MAKES_NAMES or ((one.name, "") in _MAKES_NAMES and (one.name, kind) not in _WRITES):
+            for name in filter(_NAME.fullmatch, one.given):
+                lists.setdefault(name, []).append(_ANY)
+        elif one.name in ("set", "list") and len(one.given) > (one.name == "list"):
+            first = 2 if one.name == "list" else 1
             lists.setdefault(one.given[first - 1], []).extend(one.given[first:])
-        elif one.name not in _WITH_SOURCES and one.name not in _HARMLESS:
-            waiting += one.given
-    used: set[str] = set()
+        elif one.name == "project" and kind:
+            for name in ("PROJECT_NAME", "CMAKE_PROJECT_NAME"):
+                lists.setdefault(name, []).append(kind)
+        elif one.name in _WITH_SOURCES:
+            if one.given[1:2] == ("ALIAS",):
+                lists.setdefault(kind, []).extend(one.given[2:])
+            libraries += [kind] if one.name == "add_library" else []
+        elif one.name not in _HARMLESS or not _RENAMES.isdisjoint(one.given):
+            words += one.given
+    is_any = any((one.name, one.given[:1]) == ("cmake_language", ("EVAL",)) for one in commands)
+    return Uses(tuple(words), lists, frozenset(libraries), is_any)
+
+
+def _both(one: Uses, other: Uses) -> Uses:
+    names = {*one.lists, *other.lists}
+    lists = {name: (*one.lists.get(name, ()), *other.lists.get(name, ())) for name in names}
+    is_any = one.all_may_run or other.all_may_run
+    return Uses((*one.words, *other.words), lists, one.libraries | other.libraries, is_any)
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """Targets that are run: by their names, by what a name with a variable may be, or all that are no libraries."""
+
+    names: Collection[str]
+    patterns: Sequence[re.Pattern[str]]
+    libraries: frozenset[str]
+    all_may_run: bool
+    runs: Runs
+
+    def __contains__(self, target: object) -> bool:
+        assert isinstance(target, str)
+        if target in self.names:
+            return True
+        if target in self.libraries:
+            return False
+        return self.all_may_run or self.runs(target) or any(one.fullmatch(target) for one in self.patterns)
+
+
+def _targets_used(uses: Uses, runs: Runs) -> _Used:
+    """Words that may be targets, of which a command may run or register something; also by a list of them, by a path
+    that ends in one, and by a name that variables are part of."""
+    waiting = list(uses.words)
+    names: set[str] = set()
+    mixed: set[str] = set()
+    within_names: set[str] = set()
+    is_any = uses.all_may_run
     while waiting:
         word = waiting.pop()
-        parts = {*re.split(r"[\s:<>;,]+", word), *_VARIABLE.findall(word)} - used
-        used |= parts
-        waiting += (value for part in parts for value in lists.get(part, ()))
-    return used
+        if word == _ANY:
+            is_any = True
+            continue
+        parts = set(_PARTS.split(word))
+        parts |= {part.rpartition("/")[2].removesuffix(".exe") for part in parts}
+        new = parts - names
+        names |= new
+        for part in new:
+            whole = _VARIABLE.fullmatch(part)
+            if "${" in part and not whole:
+                mixed.add(part)
+                within = set(_VARIABLE.findall(part)) - within_names
+                within_names |= within
+                waiting += (value for name in within for value in uses.lists.get(name, ()) if value != _ANY)
+            else:
+                waiting += uses.lists.get(whole[1] if whole else part, ())
+    is_any |= len(mixed) > MAX_PATTERNS or any(len(one) > MAX_NAME_CHARS or "${${" in one for one in mixed)
+    return _Used(names, [] if is_any else [_pattern(one) for one in mixed], uses.libraries, is_any, runs)
 
 
-def _is_product(command: _Command, used: Collection[str] | None) -> bool:
+def _pattern(mixed: str) -> re.Pattern[str]:
+    """Of a name that variables are part of. What is between two fits best where it fits first."""
+    first, *others = re.split(r"\$\{[^}]*\}?", mixed)
+    last = others.pop()
+    inner = "".join(f"(?>.*?{re.escape(one)})" for one in others if one)
+    return re.compile(f"{re.escape(first)}{inner}.*{re.escape(last)}")
+
+
+def _is_product(command: _Command, used: _Used) -> bool:
     target = command.given[0] if command.given else ""
     is_plain = re.fullmatch(r"[\w.+-]+", target) is not None
     looks_like_tests = re.search("test|spec|bench|check", target, re.IGNORECASE) is not None
-    is_free = used is not None and target not in used
-    return command.name in _WITH_SOURCES and is_plain and not looks_like_tests and is_free
+    return command.name in _WITH_SOURCES and is_plain and not looks_like_tests and target not in used
 
 
-def _without_sources(
-    command: _Command, used: Collection[str] | None, products: set[str]
-) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _without_sources(command: _Command, used: _Used, products: set[str]) -> tuple[str, tuple[tuple[str, str], ...]]:
     name, given, words = command.name, command.given, zip(command.given, command.written, strict=True)
     if name in ("project", "find_package"):
         return name, tuple(one for one in words if not _VERSION.fullmatch(one[0]))

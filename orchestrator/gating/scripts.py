@@ -6,13 +6,14 @@ import json
 import posixpath
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from itertools import chain
 from typing import Any, cast
 
 from ..strange_toml import read_toml
 from .build_files import table_in
+from .cmake_files import Uses
 from .commands import environments_in, makes_in, programs_run, scripts_in, without_files_read
 from .followed import PROSE, led_by, untold
 from .kinds import is_source_or_data, may_be_included
@@ -138,8 +139,8 @@ class Invoked:
     """What a gate's commands lead to: `scripts`, and the `texts` of the commands and of all these.
 
     `goals`, `entries`, `environments`: what `make`, a package.json's managers and tox are asked for, `words`: what
-    programs there may be, `places`: folders that they run in, and `targets`: of CMake, what tests may run. None: it
-    cannot be told, so that it may be anything.
+    programs there may be, `places`: folders that they run in. None: it cannot be told, so that it may be anything.
+    `targets`: of CMake, what tests may run.
     """
 
     scripts: frozenset[str] = frozenset()
@@ -149,7 +150,7 @@ class Invoked:
     environments: frozenset[str] | None = None
     words: frozenset[str] | None = None
     places: frozenset[str] | None = None
-    targets: frozenset[str] | None = frozenset()
+    targets: Uses = field(default_factory=Uses)
 
     def runs(self, program: str) -> bool:
         return self.words is None or program in self.words

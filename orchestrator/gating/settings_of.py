@@ -53,7 +53,7 @@ class Asked(Protocol):
     @property
     def texts(self) -> tuple[str, ...]: ...
     @property
-    def targets(self) -> frozenset[str] | None: ...
+    def targets(self) -> cmake_files.Uses: ...
     def runs(self, program: str) -> bool: ...
 
 
@@ -206,7 +206,7 @@ def has_other_settings(path: str, before: bytes | None, after: bytes | None, ask
 
 def _build_file(path: str, text: str, asked: Asked) -> object:
     if is_of_cmake(path):
-        return cmake_files.what_counts(text, asked.targets)
+        return cmake_files.what_counts(text, asked.runs, beside=asked.targets)
     return what_counts(path, text, asked.runs)
 
 

@@ -10,12 +10,11 @@ from envelope.budget import Budget
 from envelope.errors import ErrorCode
 from envelope.lifecycle import State
 from envelope.messages import ContextRef, ErrorInfo, PatchRef, TaskResult, Workspace
-from envelope.scope import allows
 from repo.weave import Clash, Piece, Weave
 
 from ..driver import Driver, Work
 from ..errors import BadInput
-from ..repositories import reference
+from ..repositories import editable, reference
 from ..submit import GoalParams, GoalStep, task_request
 from .survey import Failure, Run, Survey
 
@@ -89,13 +88,14 @@ class Steps:
         if patch is None or result.status is not State.COMPLETED or self.weave is None:
             return result
         diff = await self.driver.transport.blobs.get(patch.diff)
-        clash = await self.weave.add(Piece(run.key, run.step.title or run.step.step_id, diff, self._pieces(run.before)))
+        agent = self.roster[run.step.agent]
+        scope = agent.auth_scope if run.step.auth_scope is None else run.step.auth_scope
+        title = run.step.title or run.step.step_id
+        clash = await self.weave.add(Piece(run.key, title, diff, self._pieces(run.before), editable(scope)))
         if clash is not None:
             why = ErrorInfo.of(ErrorCode.COLLISION, f"its patch does not apply: {clash.detail}")
             return result.model_copy(update={"status": State.ERROR, "errors": (why,)})
-        agent = self.roster[run.step.agent]
-        scope = agent.auth_scope if run.step.auth_scope is None else run.step.auth_scope
-        if outside := [path for path in self.weave.paths(run.key) if not allows(scope, "edit", path)]:
+        if outside := [path for path in self.weave.paths(run.key) if not editable(scope)(path)]:
             why = ErrorInfo.of(ErrorCode.OUT_OF_SCOPE, f"it changed {min(outside)}, which is not in the step's scope")
             return result.model_copy(update={"status": State.ERROR, "errors": (why,)})
         self._runs[run.key] = run
@@ -137,6 +137,7 @@ class Steps:
         own = self._runs[clash.key].step.step_id
         paths = ", ".join(clash.paths[:MAX_SHOWN_PATHS])
         message = f"the work of {own!r} collides with that of {', '.join(map(repr, names))} in {paths}"
+        message += f": {clash.detail.splitlines()[0]}" if clash.detail else ""
         hint = "let one depend on the other, or give it on_failure = retry"
         return Failure(ErrorInfo.of(ErrorCode.COLLISION, message, hint), names)
 

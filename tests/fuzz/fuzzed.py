@@ -33,6 +33,7 @@ from envelope.skills import BadLock, read_lock
 from orchestrator.batch.document import read_document
 from orchestrator.errors import MusterError
 from orchestrator.gating.build_files import BUILD_FILES
+from orchestrator.gating.cmake_files import Uses
 from orchestrator.gating.commands import roots_in, without_files_read
 from orchestrator.gating.diff import FilePatch, parts_of
 from orchestrator.gating.followed import led_by
@@ -164,7 +165,7 @@ def _project(data: bytes) -> None:
 @dataclass(frozen=True)
 class _Asked:
     goals = entries = environments = frozenset({"test"})
-    texts, targets = ("unit",), frozenset({"unit"})
+    texts, targets = ("unit",), Uses(("unit",))
 
     def runs(self, program: str) -> bool:
         return True

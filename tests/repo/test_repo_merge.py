@@ -9,6 +9,7 @@ from itertools import permutations
 import pytest
 
 from repo.changes import FileChange
+from repo.errors import PatchRefused
 from repo.footprint import Overlap, overlaps
 from repo.git import git
 from repo.merge import merge_patches
@@ -100,6 +101,148 @@ async def test_an_edit_follows_a_rename(user, mirror_at, shard_of):
     assert await read(mirror, merged.commit, "new") == LINES + "end\n"
 
 
+def within(*folders):
+    return lambda path: path.startswith(folders)
+
+
+async def test_an_edit_follows_no_rename_to_where_its_author_may_not_edit(user, mirror_at, shard_of):
+    base = user.commit({"shared/x": LINES, "shared/y": LINES + "y\n", "a/old": "1\n"})
+    mirror = await mirror_at(user, base)
+    away = await shard_of(base, "a", {"shared/x": None, "a/x": LINES, "a/old": "2\n"})
+    kept = await shard_of(base, "b", {"shared/x": LINES + "end\n", "shared/y": "mine\n"})
+    beside = await shard_of(base, "c", {"b/new": "new\n"})
+    shards = [
+        replace(away, allowed=within("a/", "shared/")),
+        replace(kept, allowed=within("b/", "shared/")),
+        replace(beside, allowed=within("b/", "shared/")),
+    ]
+
+    merged = await merge_patches(mirror, base, shards)
+
+    assert keys_of(merged) == ("a", "c")
+    [collision] = merged.collisions
+    assert (collision.key, collision.other_keys, collision.paths) == ("b", ("a",), ("a/x", "shared/x"))
+    assert collision.detail == "CONFLICT (scope): shared/x has become a/x, which this patch may not change"
+    assert await read(mirror, merged.commit, "a/x") == LINES
+    assert await read(mirror, merged.commit, "shared/y") == LINES + "y\n"
+
+
+async def test_an_edit_follows_no_rename_that_two_other_patches_are_taken_for(user, mirror_at, shard_of):
+    """One removes a file, another one has its like: git sees one rename in both."""
+    base = user.commit({"shared/x": LINES, "b/b": "1\n"})
+    mirror = await mirror_at(user, base)
+    shards = [
+        await shard_of(base, "gone", {"shared/x": None}),
+        await shard_of(base, "like", {"a/x": LINES}),
+        replace(await shard_of(base, "edit", {"shared/x": LINES + "end\n"}), allowed=within("b/", "shared/")),
+    ]
+
+    merged = await merge_patches(mirror, base, shards)
+
+    [collision] = merged.collisions
+    assert (collision.key, collision.other_keys) == ("edit", ("gone", "like"))
+    assert "shared/x has become a/x" in collision.detail
+
+
+@pytest.mark.parametrize("own", ["shared/new", "shared/deep/new"])
+async def test_a_new_file_follows_no_folder_that_was_moved(user, mirror_at, shard_of, own):
+    base = user.commit({f"shared/{name}": f"{name}\n" + LINES for name in ("one", "two")} | {"shared/deep/x": "1\n"})
+    mirror = await mirror_at(user, base)
+    here = {f"shared/{name}": None for name in ("one", "two")} | {"shared/deep/x": None}
+    there = {f"a/{name}": f"{name}\n" + LINES for name in ("one", "two")} | {"a/deep/x": "1\n"}
+    shards = [
+        replace(await shard_of(base, "a", here | there), allowed=within("a/", "shared/")),
+        replace(await shard_of(base, "b", {own: "new\n"}), allowed=within("shared/")),
+    ]
+    for order in permutations(shards):
+        merged = await merge_patches(mirror, base, order)
+        assert [one.key for one in merged.collisions] == [order[1].key]
+
+
+async def test_an_edit_follows_a_file_into_a_folder_of_its_name_only_within_its_grant(user, mirror_at, shard_of):
+    base = user.commit({"shared/x": LINES})
+    mirror = await mirror_at(user, base)
+    folder = await shard_of(base, "folder", {"shared/x": None, "shared/x.d/x": LINES})
+    edited = await shard_of(base, "edit", {"shared/x": LINES + "end\n"})
+    outcomes = []
+    for allowed in within("shared/"), within("shared/x.d", "shared/x"), lambda path: path == "shared/x":
+        merged = await merge_patches(mirror, base, [folder, replace(edited, allowed=allowed)])
+        outcomes.append([one.key for one in merged.collisions])
+    assert outcomes == [[], [], ["edit"]]
+
+
+async def test_definitions_follow_no_rename_to_where_their_author_may_not_edit(user, mirror_at, shard_of):
+    """In conflict by lines, and put together by definitions under the new name."""
+    text = "import os\n\n\n" + "".join(f"def f{n}():\n    return {n}\n\n\n" for n in range(9))
+    base = user.commit({"shared/x.py": text})
+    mirror = await mirror_at(user, base)
+    away = await shard_of(base, "a", {"shared/x.py": None, "a/x.py": text + "def mine():\n    return 1\n"})
+    added = await shard_of(base, "b", {"shared/x.py": text + "def other():\n    return 2\n"})
+
+    free = await merge_patches(mirror, base, [away, added])
+    held = await merge_patches(mirror, base, [away, replace(added, allowed=within("shared/"))])
+
+    assert [(one.key, one.level) for one in free.landed] == [("a", "as it is"), ("b", "entities")]
+    assert [(one.key, one.paths) for one in held.collisions] == [("b", ("a/x.py", "shared/x.py"))]
+
+
+MODE = b"diff --git a/shared/x b/shared/x\nold mode 100644\nnew mode 100755\n"
+LINK = b"""diff --git a/%s b/%s
+new file mode 120000
+--- /dev/null
++++ b/%s
+@@ -0,0 +1 @@
++../a
+\\ No newline at end of file
+"""
+
+
+async def test_a_mode_follows_no_rename_to_where_its_author_may_not_edit(user, mirror_at, shard_of):
+    base = user.commit({"shared/x": LINES, "a/old": "1\n"})
+    mirror = await mirror_at(user, base)
+    away = await shard_of(base, "a", {"shared/x": None, "a/x": LINES})
+    made = Changeset("b", MODE, "Change b", (change("shared/x"),), within("shared/"))
+    merged = await merge_patches(mirror, base, [away, made])
+    assert [(one.key, one.paths) for one in merged.collisions] == [("b", ("a/x", "shared/x"))]
+
+
+@pytest.mark.parametrize("first", ["link", "file"])
+@pytest.mark.parametrize("gone", [True, False])
+async def test_nothing_goes_through_a_link_that_another_patch_makes(user, mirror_at, shard_of, first, gone):
+    """In the place of a folder of the base, or of a new one."""
+    base = user.commit({"shared/d/x": "1\n", "a/old": "1\n"})
+    mirror = await mirror_at(user, base)
+    place = "shared/d" if gone else "shared/e"
+    removed = await shard_of(base, "gone", {"shared/d/x": None}) if gone else Changeset("gone", b"", "", ())
+    files = (*removed.files, FileChange(place, "A", None, 1, 0, "120000"))
+    name = place.encode()
+    link = Changeset("link", removed.diff + LINK % (name, name, name), "Link", files, within("shared/"))
+    file = replace(await shard_of(base, "file", {f"{place}/old": "mine\n"}), allowed=within("shared/"))
+    order = [link, file] if first == "link" else [file, link]
+
+    merged = await merge_patches(mirror, base, order)
+
+    assert [one.key for one in merged.collisions] == [order[1].key]
+    assert await read(mirror, merged.commit, "a/old") == "1\n"
+
+
+async def test_nobody_resolves_a_conflict_for_a_patch_outside_of_what_its_author_may_edit(user, mirror_at, shard_of):
+    base = user.commit({"shared/x": LINES, "shared/y": "1\n"})
+    mirror = await mirror_at(user, base)
+    away = await shard_of(base, "a", {"shared/x": None, "a/x": LINES, "shared/y": "2\n"})
+    kept = replace(
+        await shard_of(base, "b", {"shared/x": LINES + "end\n", "shared/y": "3\n"}), allowed=within("shared/")
+    )
+    merged = await merge_patches(mirror, base, [away, kept])
+    [collision] = merged.collisions
+    side = (await sides_of(mirror, base, [away, kept])).of["b"]
+
+    with pytest.raises(PatchRefused, match="shared/x has become a/x, which this patch may not change"):
+        await open_conflict(mirror, merged.commit, side.commit, kept.allowed)
+    assert await open_conflict(mirror, merged.commit, side.commit, within("a/", "shared/")) is not None
+    assert collision.paths == ("shared/y",)
+
+
 async def test_a_collision_names_both_sides_and_sets_one_patch_aside(user, mirror_at, shard_of):
     base = user.commit({"a": "1\n", "b": "1\n"})
     mirror = await mirror_at(user, base)
@@ -185,6 +328,16 @@ async def test_a_patch_that_hides_a_path_is_set_aside_alone(user, mirror_at, sha
         ("sly", "The patch changes b, which is not among its files")
     ]
     assert [await read(mirror, merged.commit, path) for path in "abc"] == ["1\n", "3\n", "3\n"]
+
+
+async def test_a_patch_in_another_form_than_gits_stops_no_other_one(user, mirror_at, shard_of):
+    base = user.commit({"a": "1\n", "b": "1\n"})
+    mirror = await mirror_at(user, base)
+    odd = Changeset("odd", b"--- a/a\n+++ b/a\n@@ -1 +1 @@\n-1\n+2\n", "Odd", (change("a"),))
+    shards = [odd, await shard_of(base, "b", {"b": "2\n"})]
+    for order in permutations(shards):
+        merged = await merge_patches(mirror, base, order)
+        assert merged.collisions == () and await read(mirror, merged.commit, "a") == "2\n"
 
 
 async def test_no_patches_give_the_base_and_an_empty_one_no_commit(user, mirror_at):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from repo.git import git
@@ -141,3 +143,19 @@ async def test_what_may_not_be_merged_by_lines_is_a_clash(user, mirror_at, tmp_p
     assert isinstance(clash, Clash)
     assert (clash.key, clash.others, clash.paths) == ("b", ("a",), ("a.txt",))
     assert clash.detail == "CONFLICT (attributes): .gitattributes says that a.txt is not merged by lines"
+
+
+async def test_a_piece_follows_no_rename_to_where_its_author_may_not_edit(loom):
+    text = BASE["a.txt"]
+    moved = "diff --git a/a.txt b/mine/a.txt\nsimilarity index 100%\nrename from a.txt\nrename to mine/a.txt\n"
+    assert await loom.weave.add(Piece("a", "Move", moved.encode())) is None
+    edit = await loom.piece("b", old="5\n", new="five\n")
+    for key, allowed in ("free", None), ("held", lambda path: path == "a.txt"):
+        assert await loom.weave.add(replace(edit, key=key, allowed=allowed)) is None
+
+    clash = await loom.weave.state(("a", "held"))
+
+    assert await loom.text("a", "free", path="mine/a.txt") == text.replace("5", "five")
+    assert isinstance(clash, Clash)
+    assert (clash.key, clash.others, clash.paths) == ("held", ("a",), ("a.txt", "mine/a.txt"))
+    assert clash.detail == "CONFLICT (scope): a.txt has become mine/a.txt, which this patch may not change"

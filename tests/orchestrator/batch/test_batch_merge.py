@@ -406,3 +406,36 @@ def test_the_rules_of_the_page_are_rules(batch_text):
 
     assert rules.first == ("src/core/**",)
     assert rules.model_dump(exclude={"first"}) == MergeRules().model_dump(exclude={"first"})  # what else it says is so
+
+
+@pytest.mark.parametrize("resolve", ["person", "agent"])
+async def test_an_edit_follows_no_rename_into_the_folder_of_another_shard(stage, batch_text, resolve):
+    lines = "".join(f"{n}\n" for n in range(40))
+    files = {"packages/a/a": "1\n", "packages/b/b": "1\n", "packages/c/c": "1\n", "shared/x": lines}
+
+    def edit(task, files):
+        if "packages/a" in path_of(task):
+            files["packages/a/x"] = files.pop("shared/x")
+        elif "packages/b" in path_of(task):
+            files["shared/x"] = files["shared/x"].replace("20\n", "written by b\n")
+        else:
+            files["packages/c/c"] = "2\n"
+
+    stage.builders.edit = edit
+    text = batch_text.replace('glob = "src/*.py"', 'directories = "packages/*"\nalso_edit = ["shared/**"]')
+    text = text.replace('[gate]\ncommands = ["run-tests"]\n', "") + f'[merge]\nresolve = "{resolve}"\n'
+
+    result, report = await stage.batch(await stage.repository(files), text=text)
+
+    [repository] = report.repositories
+    assert [(shard.key, shard.outcome) for shard in repository.shards] == [
+        ("packages/a/", "applied"),
+        ("packages/b/", "collision"),
+        ("packages/c/", "applied"),
+    ]
+    [collision] = repository.collisions
+    assert (collision.with_keys, collision.paths) == (("packages/a/",), ("packages/a/x", "shared/x"))
+    assert collision.detail == "CONFLICT (scope): shared/x has become packages/a/x, which this patch may not change"
+    assert [error.code for error in result.errors] == [ErrorCode.COLLISION]
+    assert b"written by b" not in await stage.muster.diff(result.task_id)
+    assert all(task.agent != VERIFY and not task.input.prompt for task in stage.builders.started)

@@ -166,7 +166,7 @@ async def test_nobody_is_asked_when_the_budget_is_spent(stage, asking):
 
     _, report = await stage.batch(await stage.repository(FILES), text=asking + "[limits]\nbudget_usd = 0.0\n")
 
-    assert "an agent tried: the batch's budget is spent" in report.repositories[0].collisions[0].detail
+    assert "no agent was asked: the batch's budget is spent" in report.repositories[0].collisions[0].detail
     assert asked(stage.builders) == []
 
 
@@ -291,3 +291,28 @@ async def test_a_restarted_driver_goes_on_with_the_answer_that_was_asked_for(sta
     assert (result.attempt, result.status, task.budget.max_cost_microusd) == (2, State.COMPLETED, 1_000_000)
     shards = BatchReport.model_validate(result.output.structured).shards
     assert [shard.resolved_by for shard in shards] == ["", task.task_id, ""]
+
+
+async def test_no_agent_is_asked_about_more_than_the_shard_may_edit(stage, batch_text):
+    """The conflict is in NEWS. Beside it git would let an edit of a shared file follow it to another shard's folder."""
+    lines = "".join(f"{n}\n" for n in range(40))
+    files = {"packages/a/a": "1\n", "packages/b/b": "1\n", "NEWS": "none\n", "shared/x": lines}
+
+    def edit(task, files):
+        folder = task.input.params["commands"][0].removeprefix("fix ")
+        files["NEWS"] = f"{folder}\n"
+        if folder == "packages/a":
+            files["packages/a/x"] = files.pop("shared/x")
+        else:
+            files["shared/x"] += "end\n"
+
+    stage.builders.edit = edit
+    shards = 'directories = "packages/*"\nalso_edit = ["NEWS", "shared/**"]'
+    text = batch_text.replace('glob = "src/*.py"', shards).replace('[gate]\ncommands = ["run-tests"]\n', "")
+
+    _, report = await stage.batch(await stage.repository(files), text=text + '[merge]\nresolve = "agent"\n')
+
+    [collision] = report.repositories[0].collisions
+    assert collision.key == "packages/b/" and asked(stage.builders) == []
+    assert "CONFLICT (content): Merge conflict in NEWS" in collision.detail
+    assert "no agent was asked: CONFLICT (scope): shared/x has become packages/a/x, which" in collision.detail

@@ -19,6 +19,7 @@ from envelope.gate import GateRules
 from orchestrator.batch.shards import folders_of
 from orchestrator.errors import BadInput
 from orchestrator.gating.change import Inspection, inspect
+from orchestrator.gating.cmake_files import uses_of, what_counts
 from orchestrator.gating.commands import roots_in, without_files_read
 from orchestrator.gating.diff import FilePatch, parts_of, without
 from orchestrator.gating.followed import led_by
@@ -110,6 +111,18 @@ def _name_of_a_cmake_project() -> None:
     assert has_other_settings("CMakeLists.txt", b"project(x)\n", text.encode(), ANYTHING)
 
 
+def _targets_of_cmake_files() -> None:
+    many = "".join(f"add_executable(a{n} a.c)\n" for n in range(3_000))
+    for told in (
+        "".join(f"x(${{L}}a{n})\n" for n in range(20_000)) + f"set(L {'b ' * 200_000})",
+        "".join(f"x(${{a}}{n}a${{b}}a)\n" for n in range(19)),
+        f"x({'${a}b' * 100_000})",
+        f"x({'a' * 500_000})\nset({' '.join(f'a{n}' for n in range(50_000))})",
+        "".join(f"set(a{n} ${{a{n + 1}}})\n" for n in range(30_000)) + "x(${a0})",
+    ):
+        what_counts(many, beside=uses_of([told, "x(y)\n" * 1000]))
+
+
 def _rule_of_many_targets() -> None:
     names = " ".join(f"a{n:x}" for n in range(6000))
     text = f"test: a\n\tx\n{names}: {names}\n" + "\tx\n" * 6000
@@ -150,6 +163,7 @@ def _what_words_lead_to() -> None:
     "read",
     [
         _what_words_lead_to,
+        _targets_of_cmake_files,
         _lines_that_reach,
         _lines_that_reach_by_many_names,
         _many_files,

@@ -128,13 +128,18 @@ POM = """<?xml version="1.0"?>
   <build><plugins></plugins></build>
 </project>
 """
-GRADLE = """plugins { id 'java' }
+GRADLE = """/* whose it is
+   and what it is */
+plugins { id 'java' } // don't
 version = '1.0'
 dependencies {
     implementation 'g:h:1.0'
     testImplementation("org.junit.jupiter:junit-jupiter:5.9.0")
 }
 test { useJUnitPlatform() }
+description = \"\"\"
+all of it
+\"\"\"
 """
 CATALOG = """[versions]
 junit = "5.9.0"
@@ -152,11 +157,28 @@ CSPROJ = """<Project Sdk="Microsoft.NET.Sdk">
 GEMFILE = """source "https://gems.example"
 gem "rails", "~> 7.0"
 gem "rspec", group: :test
+NOTE = "a
+b"
+"""
+GEMSPEC = """Gem::Specification.new do |s|
+  s.name = "calc"  # don't
+  s.version = "1.0"
+  s.files = Dir["lib/**/*.rb"]
+  s.add_dependency "rack", "~> 3.0"
+  s.description = <<~TEXT
+    All of it.
+  TEXT
+  s.add_development_dependency "rspec", "~> 3.0"
+end
 """
 COMPOSER = """{"name": "a/b", "require": {"x/y": "^1.0"}, "require-dev": {"phpunit/phpunit": "^10"},
  "autoload": {"psr-4": {"A\\\\": "src/"}}, "scripts": {"lint": "phpcs"}}
 """
 MIX = """defmodule A.MixProject do
+  # words
+  @moduledoc \"\"\"
+  All of it.
+  \"\"\"
   def project, do: [
     version: "0.1.0",
     deps: deps()]
@@ -252,7 +274,14 @@ TOOLS = (
             ("how it is compiled", "compiled"),
             ('"strict": false', '"target": "es2022"'),
         ),
-        lies=(("./lib", "./fake"), ('"baseUrl": "."', '"baseUrl": "fake"'), ("./base.json", "./other.json")),
+        lies=(
+            ('"strict": false', '"jsxFragmentFactory": "x"'),
+            ('"extends"', '"vueCompilerOptions": {"plugins": ["./x"]}, "extends"'),
+            ("// how it is compiled", '// how\r"references": ["./x"],\n'),
+            ("./lib", "./fake"),
+            ('"baseUrl": "."', '"baseUrl": "fake"'),
+            ("./base.json", "./other.json"),
+        ),
     ),
     Tool(
         "tsconfig.json",
@@ -277,8 +306,13 @@ TOOLS = (
         "pnpm-workspace.yaml",
         "pnpm test",
         'packages:\n  - "a"\ncatalog:\n  react: ^18.0.0\n',
-        daily=(("18.0.0", "19.0.0"), ("react:", "vue: 3.0.0\n  react:")),
-        lies=(('"a"', '"fake"'), ("^18.0.0", "link:./fake"), ("catalog:", "  catalog:")),
+        daily=(("18.0.0", "19.0.0"), ("react:", "vue: 3.0.0\n  react:"), ("catalog", "# words\ncatalog")),
+        lies=(
+            ("catalog", "# words\rpackages: [fake]\ncatalog"),
+            ('"a"', '"fake"'),
+            ("^18.0.0", "link:./fake"),
+            ("catalog:", "  catalog:"),
+        ),
     ),
     Tool(
         "go.mod",
@@ -304,6 +338,8 @@ TOOLS = (
             ('proptest = "1"', 'proptest = "1"\ninsta = "1"'),
             ('serde = "1"', 'serde = "1"\nours = { path = "ours" }'),
             ('proptest = "1"', 'proptest = { version = "2", features = ["x"] }'),
+            ("[dev-", "[features]\nfast = []\n[dev-"),
+            ("[dev-", "[package.metadata.docs.rs]\nall-features = true\n[dev-"),
         ),
         lies=(
             ('proptest = "1"', 'proptest = { path = "fake" }'),
@@ -317,6 +353,12 @@ TOOLS = (
             ('serde = "1"', 'serde = "1"\nstd = { path = "fake" }'),
             ('name = "calc"', 'name = "other"'),
             ('serde = "1"', "serde = { workspace = true }"),
+            ("[dev-", '[features]\ndefault = ["fast"]\nfast = []\n[dev-'),
+            ("[dev-", '[workspace.lints.clippy]\nall = "allow"\n[dev-'),
+            ("[dev-", '[workspace]\ndefault-members = ["a"]\n[dev-'),
+            ("[dev-", "[package.metadata.nextest]\nx = 1\n[dev-"),
+            ('version = "0.1.0"', 'version = "0.1.0"\nedition = "2018"'),
+            ("[dev-", '[[example]]\nname = "a"\ntest = true\n[dev-'),
         ),
     ),
     Tool("rust-toolchain.toml", "cargo test", '[toolchain]\nchannel = "1.80"\n', daily=(), lies=(("1.80", "x"),)),
@@ -365,9 +407,18 @@ TOOLS = (
             ("test {", "/*\n// */\ntest {"),
             ("dependencies {", "if (fast)\nimplementation 'a:b:1'\ndependencies {"),
             ("test {", '"""\n// ${exit()}\n"""\ntest {'),
+            ("test {", "// words\rprintln 1\ntest {"),
+            ('"""\n', '"""\n// ${"cp right calc".execute()}\n'),
+            ('"""\n', '"""\n// words\n'),
         ),
     ),
-    Tool("gradle.properties", "./gradlew test", "version=1\nfast=yes\n", daily=(("=1", "=2"),), lies=(("yes", "no"),)),
+    Tool(
+        "gradle.properties",
+        "./gradlew test",
+        "version=1\nfast=yes\nargs=a \\\n  b\n",
+        daily=(("=1", "=2"), ("fast", "# words\nfast")),
+        lies=(("yes", "no"), ("  b", "# c \\\n  b"), ("fast", "# words\rargs=c\nfast")),
+    ),
     Tool(
         "gradle/libs.versions.toml",
         "gradle test",
@@ -410,8 +461,28 @@ TOOLS = (
             (", group: :test", ', path: "fake"'),
             ('"~> 7.0"', 'git: "x"'),
             ("gems.example", "fake.example"),
+            ("\nb", "\n#{`cp right.rb calc.rb`}\nb"),
+            ("\nb", "\n# words\nb"),
+            ("\nb", "\n\nb"),
             ('"~> 7.0"', '"#{exit}"'),
             ('gem "rspec', 'x = <<~X\n  #{exit}\nX\ngem "rspec'),
+        ),
+    ),
+    Tool(
+        "calc.gemspec",
+        "bundle exec rspec",
+        GEMSPEC,
+        daily=(
+            ('"1.0"', '"1.1"'),
+            ("~> 3.0", "~> 3.1"),
+            ("  s.files", "  # words about it\n\n  s.files"),
+            ('"rspec", "~> 3.0"', '"rspec", "~> 3.1"'),
+        ),
+        lies=(
+            ("    All of it.", "    All of it.\n    #{`cp right.rb lib/calc.rb`}"),
+            ("    All of it.", "    All of it.\n    #@x"),
+            ("    All of it.", "    All of it.\n    # words"),
+            ("lib/**", "fake/**"),
         ),
     ),
     Tool(
@@ -423,6 +494,10 @@ TOOLS = (
             ("src/", "fake/"),
             ('"scripts"', '"repositories": [{"type": "path", "url": "fake"}], "scripts"'),
             ('"lint"', '"post-install-cmd"'),
+            ('"lint"', '"init"'),
+            ('"scripts"', '"include-path": ["fake"], "scripts"'),
+            ('"scripts"', '"scripts-aliases": {"x": ["lint"]}, "scripts"'),
+            ('"^10"', '{"x": 1}'),
             ('"scripts"', '"autoload-dev": {"files": ["a.php"]}, "scripts"'),
         ),
     ),
@@ -436,8 +511,14 @@ TOOLS = (
             ("0.1.0", "0.2.0"),
             ("{:mox", '{:new, "~> 1.0"},\n      {:mox'),
             ('1.0", only', '1.1", only'),
+            ("# words", "# other words"),
         ),
-        lies=(('"~> 1.0", only: :test', 'path: "fake"'), ("deps: deps()", 'deps: deps(), test_paths: ["fake"]')),
+        lies=(
+            ("  All of it.", '  All of it.\n  #{System.cmd("cp", ["right.ex", "calc.ex"])}'),
+            ("  All of it.", "  All of it.\n  # words"),
+            ('"~> 1.0", only: :test', 'path: "fake"'),
+            ("deps: deps()", 'deps: deps(), test_paths: ["fake"]'),
+        ),
     ),
     Tool("Package.swift", "swift test", "// a\n", daily=(), lies=(("a", "b"),)),
     Tool("meson.build", "meson test -C build", "test('a', a)\n", daily=(), lies=(("'a', a", "'a', b"),)),
@@ -472,6 +553,58 @@ async def test_an_edited_build_file_is_the_gates_where_the_commands_run_its_tool
     if tool.path not in READERS:
         (tmp_path / "other").mkdir()
         assert await edited(tmp_path / "other", base, change, "python -m pytest") == set()
+
+
+TOP = """project(calc)
+enable_testing()
+add_library(calc calc.c)
+add_executable(runner src/main.c)
+add_executable(app src/app.c)
+target_link_libraries(runner calc)
+"""
+BUILD = "cmake -S . -B build && cmake --build build && ctest --test-dir build"
+ADD = "add_test(NAME twice COMMAND runner)\n"
+SWAP = ("src/main.c", "src/other.c")
+MORE = ("src/app.c", "src/app.c src/more.c")
+
+
+@pytest.mark.parametrize(
+    ("others", "edit", "is_edited"),
+    [
+        ({"ci/CMakeLists.txt": ADD}, SWAP, True),
+        ({"cmake/testing.cmake": ADD}, SWAP, True),
+        ({"ci/CMakeLists.txt": "set(RUN runner)\nadd_test(NAME twice COMMAND ${RUN})\n"}, SWAP, True),
+        ({"a.cmake": "set(RUN runner)\n", "b/CMakeLists.txt": "add_test(NAME x COMMAND ${RUN})\n"}, SWAP, True),
+        ({"ci/CMakeLists.txt": "add_test(NAME x COMMAND ${CMAKE_BINARY_DIR}/bin/runner)\n"}, SWAP, True),
+        ({"ci/CMakeLists.txt": "add_test(NAME x COMMAND $<TARGET_FILE:${X}nner>)\n"}, SWAP, True),
+        ({"ci/CMakeLists.txt": "string(TOLOWER RUNNER T)\nadd_test(NAME x COMMAND ${T})\n"}, SWAP, True),
+        ({"ci/CMakeLists.txt": "add_custom_target(verify COMMAND runner)\n"}, SWAP, True),
+        ({"ci/CMakeLists.txt": "set_target_properties(runner PROPERTIES OUTPUT_NAME x)\n"}, SWAP, True),
+        ({"a.cmake": "add_executable(x ALIAS runner)\n", "b.cmake": "add_test(NAME y COMMAND x)\n"}, SWAP, True),
+        ({"ci/CMakeLists.txt": "cmake_language(EVAL CODE [[x]])\n"}, SWAP, True),
+        ({"ci/CMakeLists.txt": "add_test(x"}, SWAP, True),
+        ({"ci/CMakeLists.txt": "include(more.inc)\n", "ci/more.inc": ADD}, SWAP, True),
+        ({"ci/CMakeLists.txt": "include(${WHERE})\n"}, SWAP, True),
+        ({f"m{n}.cmake": "x(y)\n" * 40_000 for n in range(7)}, SWAP, True),
+        ({"ci/CMakeLists.txt": "install(TARGETS runner)\ntarget_link_libraries(runner m)\n"}, SWAP, False),
+        ({"ci/CMakeLists.txt": ADD}, MORE, False),
+        ({"ci/CMakeLists.txt": ADD}, ("calc.c", "calc.c more.c"), False),
+        ({"ci/CMakeLists.txt": "foreach(t ${TESTS})\nadd_test(NAME ${t} COMMAND ${t})\nendforeach()\n"}, MORE, False),
+        ({"ci/CMakeLists.txt": "string(TOLOWER A T)\nadd_test(NAME x COMMAND ${T})\n"}, ("calc.c", "d.c"), False),
+        ({}, MORE, False),
+    ],
+)  # fmt: skip
+async def test_a_target_is_tested_by_whatever_file_says_so(others, edit, is_edited: bool, tmp_path: Path):
+    base = {"CMakeLists.txt": TOP, **others}
+    change = {"CMakeLists.txt": TOP.replace(*edit)}
+    assert await edited(tmp_path, base, change, BUILD) == ({"CMakeLists.txt"} if is_edited else set())
+
+
+async def test_a_target_that_a_command_runs_is_tested(tmp_path: Path):
+    found = await edited(
+        tmp_path, {"CMakeLists.txt": TOP}, {"CMakeLists.txt": TOP.replace(*SWAP)}, f"{BUILD} && build/runner"
+    )
+    assert found == {"CMakeLists.txt"}
 
 
 JEST = """const path = require('path')

@@ -283,6 +283,17 @@ async def test_work_that_collides_is_named_with_both_sides(scene):
     assert "+red" in await scene.change(played.result)
 
 
+async def test_work_follows_no_rename_to_where_its_step_may_not_edit(scene):
+    steps = step("one", on_failure="stop"), step("two", on_failure="stop", auth_scope=["read:**", "edit:a.py"])
+    edit = editing(one=lambda files: files.update({"c.py": files.pop("a.py")}), two=put("a.py", "five", "5"))
+    played = await scene.play(PlanMode.LAYERED, [], edit, plan=given(*steps))
+
+    [error] = played.result.errors
+    assert error.code is ErrorCode.COLLISION
+    assert "the work of 'two' collides with that of 'one' in a.py, c.py: " in error.message
+    assert "a.py has become c.py, which this patch may not change" in error.message
+
+
 async def test_work_that_collides_is_done_again_on_top_of_the_other_where_the_plan_says_so(scene):
     seen = []
 
