@@ -26,6 +26,7 @@ from .names import (
     CHECKERS,
     DOCUMENTERS,
     PYTEST_SETTINGS,
+    READ_BY,
     TEST_FOLDERS,
     checkers_of,
     in_quotes,
@@ -35,7 +36,7 @@ from .names import (
     settings_like,
 )
 from .runner_access import RunnerAccess, is_code_under_test, is_suspicious, runner_access, runs_its_texts
-from .scripts import ANYTHING, READ_BY, UNCLEAR, Invoked, invoked_by, programs_in
+from .scripts import ANYTHING, UNCLEAR, Invoked, invoked_by, programs_in
 from .settings_of import PYTEST_INI, holds_settings, is_of_cmake
 from .shadows import shadowing_files
 from .text import listed

@@ -74,6 +74,45 @@ CHECKERS: Mapping[str, tuple[str, ...]] = {
     "checkstyle": ("checkstyle*.xml",),
     "scalastyle": ("scalastyle*.xml",),
 }
+_PACKAGE = ("package.json", "package.yaml", "package.json5")
+TASKFILES = tuple(
+    f"{name}{dist}.{end}" for name in ("Taskfile", "taskfile") for dist in ("", ".dist") for end in ("yml", "yaml")
+)
+# program → the files in its folder that tell it what to do
+READ_BY: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("make", "gmake"), ("GNUmakefile", "makefile", "Makefile")),
+    **dict.fromkeys(("npm", "yarn", "pnpm", "bun", "lerna", "wireit"), _PACKAGE),
+    "tox": ("tox.ini", "tox.toml", "pyproject.toml"),
+    "nox": ("noxfile.py",),
+    **dict.fromkeys(("pre-commit", "prek"), (".pre-commit-config.yaml",)),
+    "just": ("justfile", "Justfile", ".justfile", "JUSTFILE"),
+    **dict.fromkeys(("task", "go-task"), TASKFILES),
+    "rake": ("Rakefile", "rakefile", "Rakefile.rb", "rakefile.rb"),
+    "composer": ("composer.json",),
+    **dict.fromkeys(
+        ("inv", "invoke"), ("tasks.py", "tasks/__init__.py", "invoke.yaml", "invoke.yml", "invoke.json", "invoke.py")
+    ),
+    "fab": ("fabfile.py", "fabfile/__init__.py"),
+    "doit": ("dodo.py", "doit.cfg"),
+    **dict.fromkeys(("poe", "poethepoet"), ("poe_tasks.toml", "poe_tasks.yaml", "poe_tasks.json", "pyproject.toml")),
+    "hatch": ("hatch.toml", "pyproject.toml"),
+    **dict.fromkeys(("pdm", "poetry", "uv", "rye"), ("pyproject.toml",)),
+    "pipenv": ("Pipfile",),
+    "pixi": ("pixi.toml",),
+    "duty": ("duties.py",),
+    "paver": ("pavement.py",),
+    "scons": ("SConstruct", "Sconstruct", "sconstruct", "SConscript"),
+    "waf": ("wscript",),
+    "ninja": ("build.ninja",),
+    "grunt": ("Gruntfile.js", "Gruntfile.cjs", "Gruntfile.ts"),
+    "gulp": ("gulpfile.js", "gulpfile.mjs", "gulpfile.cjs", "gulpfile.ts"),
+    "jake": ("Jakefile", "jakefile", "Jakefile.js", "jakefile.js"),
+    "mage": ("magefile.go",),
+    "earthly": ("Earthfile",),
+    **dict.fromkeys(("mise", "rtx"), ("mise.toml", ".mise.toml", "mise.local.toml", ".tool-versions")),
+    "lefthook": ("lefthook.yml", ".lefthook.yml", "lefthook.yaml", "lefthook.toml"),
+    **dict.fromkeys(("cargo", "cargo-make"), ("Makefile.toml",)),  # `cargo make`
+}
 # Of programs that start others, and of checkers by what starts them under another name.
 STARTERS: Mapping[str, tuple[str, ...]] = {
     "tox": ("tox.toml",),

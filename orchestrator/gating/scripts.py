@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from itertools import chain
@@ -18,7 +18,7 @@ from .commands import environments_in, makes_in, programs_run, scripts_in, witho
 from .followed import PROSE, led_by, untold
 from .kinds import is_source_or_data, may_be_included
 from .makefiles import MAKEFILES, files_included, what_goals_reach
-from .names import is_test_file
+from .names import READ_BY, TASKFILES, is_test_file
 from .settings_of import programs_of, reached_entries
 
 MAX_SCRIPTS = 50  # that are looked into
@@ -35,7 +35,6 @@ UNCLEAR = frozenset(
 # Scripts that say all that they run: in other languages they may import it.
 FOLLOWED = ("", ".sh", ".bash", ".mk", ".yml", ".yaml", ".json", ".ini", ".cfg", ".toml")
 _WORD = re.compile(r"[\w./@%+-]+")
-_PATTERN = re.compile(r"[\w./-]*+%[\w/-]*+\.\w++")  # of a Makefile's rules: `checks/%.py`
 _GLOB = re.compile(r"[*?\[]")
 _MODULE = re.compile(r"-m\s+([\w.]+)")
 _MODULES_IN = re.compile(r"\bPYTHONPATH(?:=|[ \t]*[:?+]?=[ \t]*)[\"']?([\w./@%+:$-]+)")  # where `-m` looks first
@@ -82,45 +81,6 @@ _ENDINGS = (
     ),
     *(".py", "/__main__.py", "/package.json"),
 )
-_PACKAGE = ("package.json", "package.yaml", "package.json5")
-_TASKFILES = tuple(
-    f"{name}{dist}.{end}" for name in ("Taskfile", "taskfile") for dist in ("", ".dist") for end in ("yml", "yaml")
-)
-# program → the files in its folder that tell it what to do
-READ_BY: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("make", "gmake"), ("GNUmakefile", "makefile", "Makefile")),
-    **dict.fromkeys(("npm", "yarn", "pnpm", "bun", "lerna", "wireit"), _PACKAGE),
-    "tox": ("tox.ini", "tox.toml", "pyproject.toml"),
-    "nox": ("noxfile.py",),
-    **dict.fromkeys(("pre-commit", "prek"), (".pre-commit-config.yaml",)),
-    "just": ("justfile", "Justfile", ".justfile", "JUSTFILE"),
-    **dict.fromkeys(("task", "go-task"), _TASKFILES),
-    "rake": ("Rakefile", "rakefile", "Rakefile.rb", "rakefile.rb"),
-    "composer": ("composer.json",),
-    **dict.fromkeys(
-        ("inv", "invoke"), ("tasks.py", "tasks/__init__.py", "invoke.yaml", "invoke.yml", "invoke.json", "invoke.py")
-    ),
-    "fab": ("fabfile.py", "fabfile/__init__.py"),
-    "doit": ("dodo.py", "doit.cfg"),
-    **dict.fromkeys(("poe", "poethepoet"), ("poe_tasks.toml", "poe_tasks.yaml", "poe_tasks.json", "pyproject.toml")),
-    "hatch": ("hatch.toml", "pyproject.toml"),
-    **dict.fromkeys(("pdm", "poetry", "uv", "rye"), ("pyproject.toml",)),
-    "pipenv": ("Pipfile",),
-    "pixi": ("pixi.toml",),
-    "duty": ("duties.py",),
-    "paver": ("pavement.py",),
-    "scons": ("SConstruct", "Sconstruct", "sconstruct", "SConscript"),
-    "waf": ("wscript",),
-    "ninja": ("build.ninja",),
-    "grunt": ("Gruntfile.js", "Gruntfile.cjs", "Gruntfile.ts"),
-    "gulp": ("gulpfile.js", "gulpfile.mjs", "gulpfile.cjs", "gulpfile.ts"),
-    "jake": ("Jakefile", "jakefile", "Jakefile.js", "jakefile.js"),
-    "mage": ("magefile.go",),
-    "earthly": ("Earthfile",),
-    **dict.fromkeys(("mise", "rtx"), ("mise.toml", ".mise.toml", "mise.local.toml", ".tool-versions")),
-    "lefthook": ("lefthook.yml", ".lefthook.yml", "lefthook.yaml", "lefthook.toml"),
-    **dict.fromkeys(("cargo", "cargo-make"), ("Makefile.toml",)),  # `cargo make`
-}
 _OF_TASKS = frozenset(
     ("tox", "hatch", "pdm", "poe", "rye", "pixi", "taskipy", "doit", "invoke", "duty")
 )  # in pyproject.toml
@@ -364,7 +324,7 @@ def _scripts_of(text: _Text, folder: str, base: _Files) -> tuple[set[str], Colle
     if text.has_commands:
         found = chain(*(base.run_by(word, places, is_anywhere=is_anywhere, endings=("",)) for word in led.run))
         folders = [_joined(place, word) for word in set(_WORD.findall(content)) for place in (folder, text.folder)]
-        return {*found, *base.of_names((*_TASKFILES, *READ_BY["just"]), folders)}, places
+        return {*found, *base.of_names((*TASKFILES, *READ_BY["just"]), folders)}, places
     words = set(_WORD.findall(content))
     read = {name for program in led.programs | words for name in READ_BY.get(program, ())}
     named = base.of_names(read, None if is_anywhere else places)
@@ -377,7 +337,10 @@ def _scripts_of(text: _Text, folder: str, base: _Files) -> tuple[set[str], Colle
         named |= base.included(files_included(content), places, is_anywhere=is_anywhere)
     for word in led.given:
         named.update(path for path in base.run_by(word, places, is_anywhere=is_anywhere) if _is_code(path))
-    patterns = (word.replace("%", "*") for word in _PATTERN.findall(content)) if text.is_shell else ()
+    # of a Makefile's rules: `checks/%.py`
+    patterns = [
+        word.replace("%", "*") for word in words if "%" in word and text.is_shell and posixpath.splitext(word)[1]
+    ]
     for word in (*led.looped, *patterns) if led.is_open else ():
         named.update(path for path in base.run_by(word, places, is_anywhere=is_anywhere) if _is_code(path))
         named.update(path for path in base.below(word, places) if _is_code(path))
