@@ -179,7 +179,9 @@ GATE_FILES = (
     *(file for files in CHECKERS.values() for file in files),
 )
 # Installed tools, which no patch has any business with; cargo's folder may name another runner.
-TOOL_FOLDERS = frozenset(("node_modules", "venv", ".venv", "site-packages", ".tox", ".nox", ".cargo", ".mvn"))
+TOOL_FOLDERS = frozenset(
+    ("node_modules", ".bundle", "venv", ".venv", "site-packages", ".tox", ".nox", ".cargo", ".mvn")
+)
 # What is said to be installed beside the code: Python's runners load the plugins that it names.
 METADATA = ("*.egg-info", "*.dist-info", "EGG-INFO")
 IMPORT_ROOTS = frozenset(("", "src", "lib", "python"))

@@ -55,7 +55,7 @@ def test_a_person_may_name_more_tests():
     ["conftest.py", "tests/conftest.py", "pytest.ini", "tox.ini", "a/sitecustomize.py", "x.pth", ".coveragerc",
      "sitecustomize/__init__.py", "usercustomize/__init__.py", "lib/sitecustomize.pyc",
      "jest.config.ts", "node_modules/jest/bin/jest.js", ".venv/bin/pytest", "venv/lib/x.py", "ruff.toml",
-     ".cargo/config.toml", "x.egg-info/entry_points.txt", "x-1.dist-info/entry_points.txt"],
+     ".cargo/config.toml", ".bundle/config", "x.egg-info/entry_points.txt", "x-1.dist-info/entry_points.txt"],
 )  # fmt: skip
 def test_settings_of_runners_belong_to_the_gate(path: str):
     assert is_gate_file(path)
