@@ -71,10 +71,10 @@ _NAME_OF = r"""\(?\s*+["'][\w.-]++:[\w.-]++(?P<version>(?::[\w.+$-]++)?)["']\s*+
 gradle = _lines_but(
     rf"(?:implementation|api|compileOnly|runtimeOnly|annotationProcessor|kapt|ksp)\s*+{_NAME_OF}",
     r"""version\s*+=?\s*+["'][\w.+-]++["']""",
-    shortened=rf"(?=\w*[tT]est)\w++\s*+{_NAME_OF}",
+    shortened=rf"(?<!\w)(?=\w*[tT]est)\w++\s*+{_NAME_OF}",
     comment="//",
 )
-properties = _lines_but(r"[\w.-]*[vV]ersion\s*+=\s*+\d[\w.+-]*+", comment="#")
+properties = _lines_but(r"(?<![\w.-])[\w.-]*[vV]ersion\s*+=\s*+\d[\w.+-]*+", comment="#")
 
 # `catalog:` and `dependencies:` of YAML, with a version each
 yaml = _lines_but(

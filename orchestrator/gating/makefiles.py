@@ -39,7 +39,7 @@ _INCLUDES = re.compile(
     r"|^[ \t]*mod\??[ \t]+(?P<module>\w+)(?P<path>.*)",
     re.MULTILINE,
 )
-_THE_SAME = re.compile(r"\$[({](?:wildcard|sort|strip|realpath|abspath|firstword|lastword)[ \t]+([^$(){},]*)[)}]")
+_THE_SAME = re.compile(r"\$[({](?:wildcard|sort|strip|realpath|abspath|firstword|lastword)[ \t]++([^$(){},]*)[)}]")
 _VALUE = re.compile(r"\$[({](\w+)[)}]")
 MAX_DEPTH, MAX_CHARS = 5, 20_000  # of variables in variables
 # Endings of what GNU make's own rules make `%`, or a source, of.
