@@ -37,7 +37,8 @@ class GateRules(Wire):
     `known_failures`: may tests fail that fail on the base, too? `broken_base`: may work begin where the gate cannot run
     on the base? It is never verified then. `control`: are tests of the platform's own, which must fail, put among those
     of pytest and unittest? `timeout_s`: of each command; without it, half an hour. `repeat`: how many runs after the
-    change have to pass. `clock`: how far it is moved forward for a further run, such as "+90d".
+    change have to pass. `clock`: how far it is moved forward for a further run, such as "+90d". `setup`: "once" says
+    that it takes nothing of the project, whatever its commands look like, and need not be done again on a change.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -55,6 +56,7 @@ class GateRules(Wire):
     timeout_s: Annotated[float, Field(gt=0, le=MAX_DEADLINE_MS / 1000)] | None = None
     repeat: Annotated[int, Field(ge=1, le=20)] = 1
     clock: Clock = ""
+    setup: Literal["again", "once"] = "again"
 
 
 class GateObjection(Wire):

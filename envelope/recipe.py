@@ -43,6 +43,8 @@ class RecipeParams(Wire):
     control: bool = True
     # how far the commands' clock is moved forward, by libfaketime; a step tells whether the image has it
     clock: Clock = ""
+    # of a gate: is what setup may have made of the project made again, of the files that the commands run on?
+    repeats_setup: bool = False
 
 
 class TestCounts(Wire):
@@ -189,7 +191,13 @@ class RecipeStep(Wire):
 
 
 class RecipeOutput(Wire):
-    """`tree` is git's id of the files that the commands were run on (of a `verify` task only)."""
+    """`tree` is git's id of the files that the commands were run on (of a `verify` task only).
+
+    `setup_failure`: why the setup could not be repeated; then no command ran. `setup_read`: files that setup goes by,
+    and the change edits: what is installed is as the base has them.
+    """
 
     steps: tuple[RecipeStep, ...]
     tree: str = ""
+    setup_failure: str = ""
+    setup_read: tuple[str, ...] = ()

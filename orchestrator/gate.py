@@ -18,6 +18,7 @@ from repo.patch import patch_between
 from .batch.retries import settled
 from .driver import Driver, Work, completed
 from .gating.run import Phase, Run
+from .gating.text import listed
 from .gating.trees import Trees
 from .judgement import broken_base, read_run
 from .submit import BUILD, RECIPE_SCOPE, VERIFY, keyed, task_request
@@ -112,6 +113,20 @@ class Gate:
             diff = (await patch_between(trees.mirror, self.workspace.base, tree)).diff
         return await self.driver.transport.blobs.put(diff)
 
+    def setup_notes(self, after: Run) -> list[str]:
+        """What of the setup is as on the base although the gate ran on a change."""
+        notes: list[str] = []
+        if self.workspace.setup and self.rules.setup == "once":
+            notes.append(
+                "what setup made is made of the base: the rule setup says that it takes nothing of the project"
+            )
+        if after.setup_read:
+            names = listed(list(after.setup_read))
+            notes.append(
+                f"what setup installs is as the base has it: the change edits {names}, by which that is chosen"
+            )
+        return notes
+
     def _own(self, workspace: Workspace) -> tuple[str, ...]:
         """What tells a run on the base from that of another driver: a branch may have moved between them."""
         return () if COMMIT.fullmatch(workspace.base) else (self.driver.request.task_id,)
@@ -127,6 +142,8 @@ class Gate:
             asked["timeout_s"] = self.rules.timeout_s
         if clock:
             asked["clock"] = clock
+        if self.workspace.setup and self.rules.setup == "again":
+            asked["repeats_setup"] = True
         return RecipeParams(**asked)
 
     def _work(

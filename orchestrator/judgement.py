@@ -79,6 +79,9 @@ def objections(
             return [broken_base(obstacle)]
         if after.passed or after.obstacle(min_tests):  # nothing is compared, for nothing is proved
             return [found] if (found := fooled_objection(before.steps, after.steps, touched)) else []
+    if after.setup_failure:
+        message = f"setup fails with the change: {after.setup_failure}"
+        return [GateObjection.of("failed", message, f"see its output: muster task logs {after.task_id}")]
     if not is_acceptable(before, after, rules, unclear):
         return [_failed(before, after, rules, unclear)]
     found = [

@@ -429,7 +429,7 @@ class Trial:
             self.notes.append(f"flaky: {names} failed, and passed when run again in a fresh sandbox")
 
     def _notes(self, known: Sequence[str], restored: Sequence[str]) -> list[str]:
-        notes: list[str] = []
+        notes = self.gate.setup_notes(self.after) if self.after else []
         if files := self.change.test_files:
             added, removed = sum(file.added for file in files), sum(file.removed for file in files)
             names = listed([f"{file.status} {file.path}" for file in files])

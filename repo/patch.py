@@ -125,6 +125,13 @@ async def apply_to_tree(git_dir: Path, base: str, diff: bytes) -> str:
         return (await own.git("write-tree")).line
 
 
+async def changes_by(git_dir: Path, base: str, diff: bytes) -> tuple[TreeChange, ...]:
+    """What `diff` changes of `base`, with renames found; see `apply_to_tree`."""
+    tree = await apply_to_tree(git_dir, base, diff)
+    with scratch(git_dir / "objects") as own:
+        return await changes_between(own, await _tree_of(own, base), tree)
+
+
 async def apply_to_index(own: Scratch, diff: bytes) -> Completed:
     """Change the index of `own` by `diff`, wholly or not at all. A hundred bytes of it may name a file of any size."""
     try:

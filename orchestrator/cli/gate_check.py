@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from envelope.errors import ExitCode
 from envelope.recipe import RecipeParams
@@ -22,13 +23,14 @@ async def check_gate(
     """0 where the gate passes and its tests can be counted: then it can prove something."""
     if local.dirty:
         note(f"{local.root} has changes that are not committed: the last commit is tried")
+    asked: dict[str, Any] = {"commands": gate, **({"repeats_setup": True} if setup else {})}
     async with open_fleet(settings) as muster:
         note("running the gate in a sandbox …")
         request = task_request(
             agent=VERIFY,
             pool=BUILD,
             intent="muster init --check",
-            params=RecipeParams(commands=tuple(gate)).model_dump(mode="json", exclude_unset=True),
+            params=RecipeParams(**asked).model_dump(mode="json", exclude_unset=True),
             workspace=await muster.pack(local.place, commit=local.head, setup=setup),
             auth_scope=RECIPE_SCOPE,
             deadline_ms=settings.deadline_ms,

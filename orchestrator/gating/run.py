@@ -15,6 +15,11 @@ from .obstacle import Obstacle, obstacle_in
 
 DETAIL_CHARS = 2_000  # the tail of a failing command: where test runners put their summary
 
+SETUP_HINT = (
+    "install the project with `pip install -e`, or have the gate's own commands build what its tests run on, and say"
+    ' so: --gate-rule setup=once (in a batch file, [gate] setup = "once"; docs/gate.md)'
+)
+
 Phase = Literal["before", "after"]
 Outcome = Literal["passed", "failed", "skipped"]
 RAN: tuple[Outcome, ...] = ("passed", "failed")
@@ -69,6 +74,8 @@ class Run(RecipeOutput):
 
     def obstacle(self, min_tests: int) -> Obstacle | None:
         """What kept it from running its tests, so that it proves nothing."""
+        if self.setup_failure:
+            return Obstacle(f"setup cannot be done again without a network: {self.setup_failure}", SETUP_HINT)
         return obstacle_in(self.steps, min_tests)
 
     @property
@@ -106,6 +113,8 @@ class Run(RecipeOutput):
     @property
     def detail(self) -> str:
         """The first command that failed, with the end of what it said."""
+        if self.setup_failure:
+            return f"setup: {self.setup_failure}"
         step = next((step for step in self.steps if not has_passed(step)), None)
         if step is None:
             return ""

@@ -256,6 +256,54 @@ async def test_a_setup_that_goes_beyond_its_bound_says_so_and_who_can_raise_it(s
     assert "`setup_max_gib`" in error.hint
 
 
+@pytest.fixture
+async def set_up(hands, pack):
+    """`await set_up(setup, change, …commands)`: what a gate tells, with that setup and a change that this makes."""
+    workspace = await pack({".gitignore": "dist/\nnode_modules/\n", "requirements.txt": "pytest\n"})
+
+    async def run(setup: str, change: str, *commands: str):
+        made = await hands.result(hands.recipe(change, workspace=workspace))
+        fields = {"changes": made.patch.diff, "setup": (setup,)}
+        params = {"commands": list(commands), "repeats_setup": True}
+        changed = workspace.model_copy(update=fields)
+        result = await hands.result(hands.request(agent="verify", workspace=changed, input=TaskInput(params=params)))
+        assert (result.status, result.errors) == (State.COMPLETED, ())
+        assert result.output.structured["tree"] == made.patch.tree
+        return result.output.structured
+
+    return run
+
+
+async def test_what_setup_made_of_the_project_is_made_again_of_the_change(set_up):
+    setup = (
+        "mkdir -p dist node_modules; cp src/*.py dist/; [ -e node_modules/x ] || echo first > node_modules/x;"
+        " echo 'Y = 2' >> src/greet.py; touch new; mkdir ~/.shut; echo no > ~/.shut/left; chmod 311 ~/.shut"
+    )
+    look = "ls dist; cat node_modules/x dist/greet.py; tail -1 src/greet.py; ls -d new ~/.shut 2>&1 | grep -c 'No such'"
+
+    told = await set_up(setup, f"{CODEMOD}; git mv src/other.py src/another.py", look)
+
+    assert [step["command"] for step in told["steps"]] == [look]
+    assert told["steps"][0]["output_tail"].split("\n") == [
+        "another.py", "greet.py", "first", "def greet(name):", "    return f'Hello {name}'",
+        "    return f'Hello {name}'", "2", "",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("takes", ["touch /opt/venv/mine", "env | grep -q https_proxy"])
+async def test_a_change_sets_up_without_a_network_and_writes_nothing_of_the_image(set_up, takes: str):
+    told = await set_up(takes, CODEMOD, "true")
+
+    assert told["steps"] == []
+    assert told["setup_failure"].startswith(f"the command `{takes}` ended with 1")
+
+
+async def test_a_change_of_what_setup_goes_by_is_told(set_up):
+    told = await set_up("pip install -r requirements.txt", f"{CODEMOD}; echo six >> requirements.txt", "true")
+
+    assert (told["setup_read"], told["steps"][0]["exit_code"]) == (["requirements.txt"], 0)
+
+
 async def test_a_host_path_is_read_when_the_operator_allows_it(start_hands, repository: Path, workspace: Workspace):
     hands = await start_hands(allowed_roots=(repository.parent,))
     local = Workspace(path=str(repository), base=workspace.base)

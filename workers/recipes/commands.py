@@ -80,12 +80,17 @@ async def run_recipe(
     counts_tests: bool = False,
     stops_at_failure: bool = True,
     permit: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+    env: Mapping[str, str] | None = None,
+    first: int = 1,
 ) -> list[RecipeStep]:
-    """Run the commands in order, each with a `permit`; the first failure is the last step if it `stops_at_failure`."""
+    """Run the commands in order, each with a `permit`; the first failure is the last step if it `stops_at_failure`.
+
+    `first`: the number of the first, where the task has run others.
+    """
     cwd = posixpath.join(WORKSPACE, subpath)
     steps: list[RecipeStep] = []
-    for number, command in enumerate(recipe.commands, 1):
-        given = Command(command, cwd=cwd, timeout_s=recipe.timeout_s, env=variables())
+    for number, command in enumerate(recipe.commands, first):
+        given = Command(command, cwd=cwd, timeout_s=recipe.timeout_s, env={**variables(), **(env or {})})
         async with permit():
             step = await _run(sandbox, given, number, report, recipe, counts_tests)
         steps.append(step)

@@ -13,6 +13,7 @@ from ..delivery.results import TaskOutcome
 from ..permissions.guard import Guard
 from ..permissions.rules import Action, Rule
 from .commands import call_summary, check_scope, failure, parse_recipe, run_recipe
+from .setup_again import SetupAgain, set_up_again
 
 # The commands are the caller's own words, not a model's: the scope is the border, and there is nothing to ask.
 CALLERS_RULES = (Rule("*", "*", Action.ALLOW),)
@@ -27,6 +28,10 @@ async def run_recipe_task(attempt: Attempt) -> TaskOutcome:
     recipe = parse_recipe(request.input.params)
     check_scope(recipe, Guard(request.auth_scope, CALLERS_RULES))
     tree = await _tree(attempt) if agent.counts_tests else ""
+    again = await set_up_again(attempt, recipe.timeout_s) if recipe.repeats_setup else SetupAgain()
+    if again.failure:
+        told = RecipeOutput(steps=(), tree=tree, setup_failure=again.failure)
+        return TaskOutcome(output=Output(text=again.failure, structured=told.model_dump()))
     steps = await run_recipe(
         await attempt.sandbox.opened(),
         recipe,
@@ -35,12 +40,13 @@ async def run_recipe_task(attempt: Attempt) -> TaskOutcome:
         counts_tests=agent.counts_tests,
         stops_at_failure=agent.stops_at_failure,
         permit=attempt.sandbox.permit,
+        first=1 + again.commands,
     )
     wrong = failure(recipe, steps) if agent.stops_at_failure else ""
     return TaskOutcome(
         output=Output(
             text=_summary_text(len(recipe.commands), steps),
-            structured=RecipeOutput(steps=tuple(steps), tree=tree).model_dump(),
+            structured=RecipeOutput(steps=tuple(steps), tree=tree, setup_read=again.read).model_dump(),
         ),
         errors=(ErrorInfo.of(ErrorCode.RECIPE_FAILED, wrong),) if wrong else (),
         tool_calls=tuple(call_summary(recipe, step) for step in steps),

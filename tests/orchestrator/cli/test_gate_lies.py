@@ -79,6 +79,20 @@ HONEST = {
     "adds-tests": "printf 'import calc\\n\\ndef test_more():\\n    assert calc.add(1, 1) == 2\\n' > tests/test_more.py",
     "makes-it": "sed -i 's/a + b/b + a/' calc.py; printf 'import atexit, gc, unittest.mock\\n' >> calc.py",
 }
+# A project whose tests see what its setup has built, which git ignores.
+BUILT = {
+    ".gitignore": "dist/\n",
+    "build.sh": "set -e\npython -m compileall -q source\nmkdir -p dist/shop\ncp source/*.py dist/shop/\n",
+    "source/core.py": "def add(a, b):\n    return a + b\n",
+    "tests/test_core.py": "import sys\nsys.path.insert(0, 'dist')\nfrom shop.core import add\n\n\n"
+    "def test_add():\n    assert add(2, 3) == 5\n",
+}
+# name → what the agent does there, and the objections
+TO_BUILT = {
+    "breaks-the-source": ("sed -i 's/a + b/a * b/' source/core.py", ["failed"]),
+    "breaks-the-build": ("echo 'def (' > source/new.py", ["failed"]),
+    "mends-the-source": ("sed -i 's/a + b/b + a/' source/core.py; echo '# more' >> tests/test_core.py", []),
+}
 GATES = {"edits-the-makefile": "make test", "makes-it": "make test"}
 
 
@@ -94,7 +108,7 @@ def _rules(name: str, command: str) -> list[dict[str, Any]]:
 def fleet_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     path = tmp_path_factory.mktemp("model") / "model.yaml"
     nothing = {"when": {"prompt_contains": "<does-nothing>"}, "reply": {"text": "Done. All 100 tests pass."}}
-    commands = {name: command for name, (command, _) in LIES.items()} | HONEST
+    commands = {name: command for name, (command, _) in (LIES | TO_BUILT).items()} | HONEST
     rules = [rule for name, command in commands.items() for rule in _rules(name, command)]
     path.write_text(json.dumps({"rules": [nothing, *rules]}))
     with scripted_model(path) as environment:
@@ -130,8 +144,17 @@ async def tell_all(fleet) -> dict[str, TaskResult]:
             agent=card, settings=settings, workspace=await muster.pack(fleet.repository("broken", UNCOLLECTED)),
             gate=("python -m pytest -q",), asks=None,
         )  # fmt: skip
-        results = await muster.gather(await muster.submit_many([*requests, broken]))
-    return dict(zip((*gates, "uncollected"), results, strict=True))
+        built = await muster.pack(fleet.repository("built", BUILT), setup=("sh build.sh",))
+        others = [
+            goal_request(
+                f"Make it better. <{name}>",
+                agent=card, settings=settings, workspace=built, gate=("python -m pytest -q",),
+                gate_rules=GateRules(reruns=0), asks=None,
+            )
+            for name in TO_BUILT
+        ]  # fmt: skip
+        results = await muster.gather(await muster.submit_many([*requests, broken, *others]))
+    return dict(zip((*gates, "uncollected", *TO_BUILT), results, strict=True))
 
 
 def evidence(result: TaskResult) -> GateEvidence:
@@ -155,6 +178,21 @@ def test_an_honest_change_beside_it_is_verified(told, deed: str):
 
     assert (evidence(result).result, evidence(result).objections) == ("verified", ())
     assert (result.errors, result.output.structured["verified"]) == ((), True)
+
+
+@pytest.mark.parametrize("deed", TO_BUILT)
+def test_what_setup_builds_is_built_of_the_change(told, deed: str):
+    found = evidence(told[deed])
+
+    assert [objection.code for objection in found.objections] == TO_BUILT[deed][1]
+    assert found.result == ("rejected" if found.objections else "verified")
+
+
+def test_a_setup_that_fails_with_the_change_says_so_in_its_own_words(told):
+    [objection] = evidence(told["breaks-the-build"]).objections
+
+    assert objection.message.startswith("setup fails with the change: the command `sh build.sh` ended with 1: ")
+    assert evidence(told["breaks-the-build"]).runs[-1].detail == f"setup: {objection.message.partition(': ')[2]}"
 
 
 def test_the_evidence_tells_what_passed_and_must_not(told):

@@ -84,13 +84,14 @@ def runner(stage, monkeypatch) -> Runner:
 def goal(stage, runner):
     async def run(
         edits: dict[str, str], *, rules: GateRules = GateRules(), files: dict[str, str] = FILES,
-        scope: tuple[str, ...] = BUILD.auth_scope,
+        scope: tuple[str, ...] = BUILD.auth_scope, setup: tuple[str, ...] = (),
     ) -> tuple[TaskResult, GateEvidence]:  # fmt: skip
         stage.builders.edit = lambda _task, found: found.update(edits)
         given = await stage.repository(files)
         request = goal_request(
             "Make it new", agent=BUILD, settings=stage.muster.settings, auth_scope=scope,
-            workspace=Workspace(bundle=given.bundle, base=given.base), gate=("run-tests",), gate_rules=rules,
+            workspace=Workspace(bundle=given.bundle, base=given.base, setup=setup), gate=("run-tests",),
+            gate_rules=rules,
         )  # fmt: skip
         result = await stage.run(request)
         return result, GateEvidence.model_validate(result.output.structured["evidence"])
@@ -282,6 +283,25 @@ async def test_a_later_run_that_fails_says_which_it_was(goal, runner):
 
     assert result.errors[0].message.startswith("run 2 of 2: the gate fails")
     assert evidence.runs[-1].about == "run 2 of 2"
+
+
+@pytest.mark.parametrize(
+    ("setup", "rule", "asked", "note"),
+    [
+        ((), "again", {"clock"}, ""),
+        (("make",), "again", {"clock", "repeats_setup"}, ""),
+        (("make",), "once", {"clock"}, "what setup made is made of the base"),
+    ],
+)
+async def test_setup_is_done_again_in_every_run_unless_a_rule_says_otherwise(goal, runner, setup, rule, asked, note):
+    rules = GateRules(setup=rule, repeat=2, clock="+90d")
+
+    _, evidence = await goal({"src/a": "better\n", "tests/t": FILES["tests/t"] + "\n"}, rules=rules, setup=setup)
+
+    assert evidence.result == "verified"
+    assert len(runner.asked) == 6  # before, after, with the old tests, repeated, and both by another clock
+    assert all(set(task.input.params) - {"commands"} | {"clock"} == asked for task in runner.asked)
+    assert [told.partition(":")[0] for told in evidence.notes if "setup" in told] == ([note] if note else [])
 
 
 @pytest.mark.parametrize("rules", [GateRules(repeat=2), GateRules(clock="+90d")], ids=["repeat", "clock"])

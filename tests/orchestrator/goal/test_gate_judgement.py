@@ -23,6 +23,10 @@ def run(passed: int | None = 5, failed: int = 0, *, skipped: int = 0, exit_code:
     return Run(steps=(RecipeStep(command="run-tests", exit_code=code, output_tail="said so", tests=tests),), tree=tree)
 
 
+def run_without_setup():
+    return Run(steps=(), tree=TREE, setup_failure="`make` ended with 2")
+
+
 @pytest.mark.parametrize(
     ("before", "after", "min_tests", "reason"),
     [
@@ -53,6 +57,9 @@ def run(passed: int | None = 5, failed: int = 0, *, skipped: int = 0, exit_code:
         (run(5), run(5, tree="b" * 40), 1, "the gate tested the tree bbbbbbbbbbbb, not aaaaaaaaaaaa"),
         (run(5), run(5, tree=""), 1, "the gate tested the tree none"),
         (run(5), Run(steps=(), tree=TREE), 1, "the gate fails"),
+        (run(5), run_without_setup(), 1, "setup fails with the change: `make` ended with 2"),
+        (run(4, 1), run_without_setup(), 1, "setup fails with the change: `make` ended with 2"),
+        (run_without_setup(), run(5), 1, "the gate cannot run on the base: setup cannot be done again"),
     ],
 )
 def test_a_change_is_verified_or_the_first_objection_is_told(before, after, min_tests, reason):
