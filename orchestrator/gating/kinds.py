@@ -230,6 +230,10 @@ def may_be_included(path: str) -> bool:
 
 # Data that programs may take words from, whatever it is for.
 _WORDS = frozenset((".txt", ".in", ".out", ".log", ".example", ".sample", ".map", ".patch", ".diff", ".db", ".sqlite"))
+_FOR_PEOPLE = re.compile(
+    r"(?i:readme|news|change(?:s|log)|history|release(?:s|[_-]notes)|authors|contributors|maintainers|codeowners|thanks"
+    r"|licen[cs]e|copying|notice|todo|install|contributing|security)(?:\.txt)?"
+)
 _NO_PRODUCT = frozenset(
     (
         *("ci", "conf", "config", "configs", "settings", "build", "tools", "etc", "lint", "scripts", "script", "bin"),
@@ -248,14 +252,14 @@ def may_steer(path: str, product: Collection[str]) -> bool:
     """May a runner, or what it starts, be told something by this file? Not by sources, pictures, pages and what build
     files say of dependencies; nor by data below the folders of the `product`.
 
-    >>> [may_steer(name, {"shop"}) for name in ("ci/args.txt", "Makefile", "shop/x/a.json", "a.json", "a.py", "a.png")]
+    >>> [may_steer(name, {"shop"}) for name in ("ci/args.txt", "Makefile", "shop/a.json", "a.json", "a.py", "NEWS.txt")]
     [True, True, False, True, False, False]
     """
     folder, name = posixpath.split(path)
     suffix = posixpath.splitext(name)[1]
     if _is_source(path) or (suffix in _DATA and suffix not in _WORDS) or (is_build_file(path) and suffix != ".mk"):
         return False
-    if any(span in _NO_RUNNERS for span in name_spans(name, first_alone=True)) or (not suffix and name.isupper()):
+    if any(span in _NO_RUNNERS for span in name_spans(name, first_alone=True)) or _FOR_PEOPLE.fullmatch(name):
         return False
     while folder and not _is_apart(folder):
         if folder in product:
