@@ -50,8 +50,10 @@ class Recorded:
     async def cancel(self, task_id: str, *, by: str, reason: str) -> int:
         return await self._record(self._transport.cancel(task_id, by=by, reason=reason), _nothing, "cancel")
 
-    async def claim(self, pool: str, worker: str, *, slots: int, wait_s: float) -> list[Claim]:
-        call = self._transport.claim(pool, worker, slots=slots, wait_s=wait_s)
+    async def claim(
+        self, pool: str, worker: str, *, slots: int, wait_s: float, but_of: Sequence[str] = ()
+    ) -> list[Claim]:
+        call = self._transport.claim(pool, worker, slots=slots, wait_s=wait_s, but_of=but_of)
         return await self._record(call, _claims, "claim", pool=pool)
 
     async def emit(self, lease: Lease, progress: TaskProgress, *, charge_microusd: int = 0, **more: int) -> Ledger:
