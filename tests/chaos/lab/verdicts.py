@@ -103,7 +103,7 @@ class LocalGate(Gate):
         blobs = _Blobs({"diff": diff})
         super().__init__(
             driver=SimpleNamespace(transport=SimpleNamespace(blobs=blobs), aside=asyncio.to_thread),  # pyright: ignore[reportArgumentType]
-            commands=(command,), workspace=SimpleNamespace(subpath=""), min_tests=1, rules=rules, scope=scope,  # pyright: ignore[reportArgumentType]
+            commands=(command,), workspace=SimpleNamespace(subpath="", setup=()), min_tests=1, rules=rules, scope=scope,  # pyright: ignore[reportArgumentType]
         )  # fmt: skip
         object.__setattr__(self, "_desk", desk)
         object.__setattr__(self, "_blobs", blobs)
